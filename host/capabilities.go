@@ -71,7 +71,8 @@ type Lockouts interface {
 }
 
 // Views reads the account of a principal. As everywhere here, the principal's texts are valid
-// until the call returns: the next request overwrites them.
+// until the call returns: the next request overwrites them. Whatever the limit, there are at
+// most abi.MaxInsights and abi.MaxFirings items.
 type Views interface {
 	AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error)
 	AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error)

@@ -40,6 +40,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/ratelimit"
+	"partneredge/wasm/abi"
 )
 
 // Version is the version of messages that this program speaks.
@@ -174,8 +175,8 @@ type KeyReply struct {
 
 // The most items of one reply, which are also those that a node holds.
 const (
-	MaxInsights = 50
-	MaxFirings  = 100
+	MaxInsights = abi.MaxInsights
+	MaxFirings  = abi.MaxFirings
 )
 
 // ViewRequest asks for one view of an account. Kind is profile, insights or

@@ -50,6 +50,12 @@ const (
 	InputSize = 96 << 10
 )
 
+// The most items of one answer.
+const (
+	MaxInsights = 50  // of OpInsights
+	MaxFirings  = 100 // of OpFirings
+)
+
 // ErrTooLarge is the error of a request that does not fit the guest's input buffer.
 var ErrTooLarge = errors.New("the request is longer than the guest's input buffer")
 
@@ -76,10 +82,10 @@ const (
 	// OpProfile [views]: nothing -> Profile frame.
 	OpProfile Op = 5
 	// OpInsights [views]: i64 since (exclusive, 0 none), u32 limit -> Insights
-	// frame, newest first.
+	// frame, newest first. A limit above MaxInsights is MaxInsights.
 	OpInsights Op = 6
 	// OpFirings [views]: i64 before (exclusive, 0 none), u32 limit -> Firings
-	// frame, newest first.
+	// frame, newest first. A limit above MaxFirings is MaxFirings.
 	OpFirings Op = 7
 	// OpSubscribe [subscriptions]: Subscription frame -> nothing, or the reason as
 	// text ("host_not_public") if the target is refused. CodeLimit if the account

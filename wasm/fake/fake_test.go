@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -357,6 +358,37 @@ func TestFail(t *testing.T) {
 		backend.Fail(op, 0)
 		if err := call(); err == abi.CodeUnavailable {
 			t.Errorf("op %d still fails", op)
+		}
+	}
+}
+
+// TestMostItems: the Backend lists no more than a node does, whatever the limit.
+func TestMostItems(t *testing.T) {
+	backend := New(func() int64 { return start })
+	p := backend.AddAccount(abi.Profile{})
+	for range abi.MaxInsights + 10 {
+		if _, err := backend.AddInsight(p.AccountID, abi.Insight{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range abi.MaxFirings + 10 {
+		if _, err := backend.AddFiring(p.AccountID, abi.Firing{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := backend.For(abi.Principal{AccountID: p.AccountID})
+	for _, tt := range []struct{ limit, insights, firings int }{
+		{10, 10, 10}, {abi.MaxInsights, abi.MaxInsights, abi.MaxInsights}, {abi.MaxInsights + 1, abi.MaxInsights, abi.MaxInsights + 1},
+		{abi.MaxFirings, abi.MaxInsights, abi.MaxFirings}, {abi.MaxFirings + 1, abi.MaxInsights, abi.MaxFirings}, {1 << 30, abi.MaxInsights, abi.MaxFirings},
+	} {
+		var insights abi.Insights
+		var firings abi.Firings
+		if err := errors.Join(v.Insights(0, tt.limit, &insights), v.Firings(0, tt.limit, &firings)); err != nil {
+			t.Fatal(err)
+		}
+		if len(insights.Items) != tt.insights || len(firings.Items) != tt.firings || !firings.More {
+			t.Errorf("limit %d: %d insights and %d firings, more %v; want %d and %d, and more",
+				tt.limit, len(insights.Items), len(firings.Items), firings.More, tt.insights, tt.firings)
 		}
 	}
 }

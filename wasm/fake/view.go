@@ -55,13 +55,15 @@ func (v *View) Profile() (abi.Profile, error) {
 	return a.profile, nil
 }
 
-// Insights lists the insights created after since (0: all), newest first.
+// Insights lists the insights created after since (0: all), newest first, at most limit
+// and abi.MaxInsights.
 func (v *View) Insights(since int64, limit int, into *abi.Insights) error {
 	a, err := v.enter(abi.OpInsights)
 	defer v.leave()
 	if err != nil {
 		return err
 	}
+	limit = min(limit, abi.MaxInsights)
 	into.History = len(a.insights) > 0
 	into.Items = into.Items[:0]
 	for _, it := range a.insights {
@@ -73,13 +75,14 @@ func (v *View) Insights(since int64, limit int, into *abi.Insights) error {
 }
 
 // Firings lists the firings triggered before the time before (0: all), newest
-// first.
+// first, at most limit and abi.MaxFirings.
 func (v *View) Firings(before int64, limit int, into *abi.Firings) error {
 	a, err := v.enter(abi.OpFirings)
 	defer v.leave()
 	if err != nil {
 		return err
 	}
+	limit = min(limit, abi.MaxFirings)
 	into.Items, into.More = into.Items[:0], false
 	for _, it := range a.firings {
 		if before != 0 && it.Triggered >= before {

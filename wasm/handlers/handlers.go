@@ -9,9 +9,11 @@ import "partneredge/wasm/abi"
 // Views reads the account's data.
 type Views interface {
 	Profile() (abi.Profile, error)
-	// Insights lists those created after since (0: all), newest first.
+	// Insights lists those created after since (0: all), newest first, at most limit and
+	// abi.MaxInsights.
 	Insights(since int64, limit int, into *abi.Insights) error
-	// Firings lists those triggered before the time before (0: all), newest first.
+	// Firings lists those triggered before the time before (0: all), newest first, at most
+	// limit and abi.MaxFirings.
 	Firings(before int64, limit int, into *abi.Firings) error
 }
 

@@ -46,13 +46,6 @@ func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) (
 
 // AppendInsights implements host.Views.
 func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error) {
-	if limit > wire.MaxInsights {
-		reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeInsights, Since: store.TimeOf(since), Limit: limit})
-		if err != nil {
-			return dst, err
-		}
-		return append(dst, insightsFrame(reply.Insights, reply.History)...), nil
-	}
 	frame, err := v.frame(ctx, store.ChangeInsights, p)
 	if err != nil {
 		return dst, err
@@ -61,7 +54,7 @@ func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, 
 	if err := list.Parse(readOnly(frame)); err != nil {
 		return dst, fmt.Errorf("read held insights: %w", err)
 	}
-	list.Items = newer(list.Items, since, limit)
+	list.Items = newer(list.Items, since, min(limit, abi.MaxInsights))
 	return list.Append(dst), nil
 }
 
@@ -76,18 +69,17 @@ func newer(items []abi.Insight, since int64, limit int) []abi.Insight {
 
 // AppendFirings implements host.Views.
 func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, before int64, limit int) ([]byte, error) {
-	if limit <= wire.MaxFirings {
-		frame, err := v.frame(ctx, store.ChangeFirings, p)
-		if err != nil {
-			return dst, err
-		}
-		var list abi.Firings
-		if err := list.Parse(readOnly(frame)); err != nil {
-			return dst, fmt.Errorf("read held firings: %w", err)
-		}
-		if older(&list, before, limit) {
-			return list.Append(dst), nil
-		}
+	limit = min(limit, abi.MaxFirings)
+	frame, err := v.frame(ctx, store.ChangeFirings, p)
+	if err != nil {
+		return dst, err
+	}
+	var list abi.Firings
+	if err := list.Parse(readOnly(frame)); err != nil {
+		return dst, fmt.Errorf("read held firings: %w", err)
+	}
+	if older(&list, before, limit) {
+		return list.Append(dst), nil
 	}
 	if before < 0 {
 		before = 1 // no firing is as old as that, and the time of the year 1 says that none is given

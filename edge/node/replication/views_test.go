@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -287,6 +288,48 @@ func TestStaleViewsAreServedForMaxStale(t *testing.T) {
 		passed.Add(int64(time.Second))
 		if err := view(); !errors.Is(err, link.ErrInternal) {
 			t.Errorf("later than that: age %v, %v, want the origin's failure", age, err)
+		}
+	})
+}
+
+// TestLimitsBeyondTheMost: a limit above the most items of an answer is answered as the most
+// are, from the held view, also while the origin is away.
+func TestLimitsBeyondTheMost(t *testing.T) {
+	cfg, _ := emptyConfig(t)
+	cfg.ReadTimeout, cfg.MaxStale = time.Second, time.Hour
+	cfg.NoteAge, cfg.Counters.Views = func(context.Context, time.Duration) {}, func(string, int) {}
+	holdKey(t, cfg.Store, "key_1")
+	away := false
+	cfg.Link = linktest.Link{Answer: func(_ context.Context, req, reply wire.Message) error {
+		if away {
+			return host.ErrUnavailable
+		}
+		view := reply.(*wire.ViewReply)
+		if req.(*wire.ViewRequest).Kind == store.ChangeInsights {
+			view.Insights, view.History = make([]store.Insight, wire.MaxInsights), true
+		} else {
+			view.Firings, view.More = make([]store.Firing, wire.MaxFirings), true
+		}
+		return nil
+	}}
+	synctest.Test(t, func(t *testing.T) { // so that the process is not taken for suspended
+		s := &synchronizer{Config: cfg, state: newState(cfg.Link.Up, cfg.Log)}
+		s.state.connect()
+		s.state.complete(s.state.presentAttempt())
+		v := views{newReplica(t.Context(), cfg), s, &places.Places[caller]{Each: maxWaiting}}
+		for _, limit := range []int{wire.MaxInsights, wire.MaxInsights + 1, wire.MaxFirings + 1, 1 << 30} {
+			p := abi.Principal{AccountID: "acc_1", KeyID: "key_1"}
+			var insights abi.Insights
+			frame, err := v.AppendInsights(t.Context(), nil, p, math.MinInt64, limit)
+			if err != nil || insights.Parse(frame) != nil || len(insights.Items) != wire.MaxInsights || !insights.History {
+				t.Errorf("limit %d: %d insights, %v", limit, len(insights.Items), err)
+			}
+			var firings abi.Firings
+			frame, err = v.AppendFirings(t.Context(), nil, p, 0, limit)
+			if err != nil || firings.Parse(frame) != nil || len(firings.Items) != min(limit, wire.MaxFirings) || !firings.More {
+				t.Errorf("limit %d: %d firings, %v", limit, len(firings.Items), err)
+			}
+			away = true // from the first answers on
 		}
 	})
 }
