@@ -34,7 +34,8 @@ type Manifest struct {
 	// Capabilities granted. None by default.
 	Capabilities []abi.Capability `json:"capabilities"`
 	// Headers are the names of the request headers that the front passes to the
-	// module, in lower case. None by default.
+	// module, in lower case; "host" is the host that was asked, of HTTP/2 too. None by
+	// default.
 	Headers []string `json:"headers"`
 	// AllowDial are the host:port pairs that the module may connect to over TCP. A host
 	// is a name, which the host program looks up, or an address; Config.CheckDial must

@@ -9,6 +9,7 @@ import (
 
 	"partneredge/wasm"
 	"partneredge/wasm/contract/pattern"
+	"partneredge/wasm/fake"
 )
 
 // TestCases: each case is one that a module which greets passes, or one with the
@@ -168,6 +169,20 @@ func TestBodyText(t *testing.T) {
 	} {
 		if got := bodyText(json.RawMessage(body)); got != want {
 			t.Errorf("%q is sent as %q, want %q", body, got, want)
+		}
+	}
+}
+
+// TestHostOfCase: the host that a case names is where a server has it, and nowhere else.
+func TestHostOfCase(t *testing.T) {
+	for name, want := range map[string]string{"Host": "a.example", "host": "a.example", "X-Host": "partner.example"} {
+		clock := new(fake.Clock)
+		req, err := newSession(fake.New(clock.Now), clock, nil).request(Step{Path: "hello/a", Headers: map[string]string{name: "a.example"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own := req.Header.Get("Host"); req.Host != want || own != "" {
+			t.Errorf("header %s: the host %q, and the header %q; want %q and none", name, req.Host, own, want)
 		}
 	}
 }

@@ -119,6 +119,10 @@ func (s *session) request(step Step) (*http.Request, error) {
 		if value, err = s.fill(value); err != nil {
 			return nil, err
 		}
+		if strings.EqualFold(name, "host") { // a server finds it there alone
+			req.Host = value
+			continue
+		}
 		req.Header.Set(name, value)
 	}
 	return req, nil

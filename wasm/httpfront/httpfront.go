@@ -248,6 +248,12 @@ func (x *exchange) serve() (handler string, status int) {
 func (x *exchange) call(ctx context.Context, name string, m Module, resp *abi.Response) error {
 	x.req.Headers = x.req.Headers[:0]
 	for _, name := range m.Headers {
+		if name == "host" { // net/http takes it out of the headers, and HTTP/2 has none
+			if x.r.Host != "" {
+				x.req.Headers = append(x.req.Headers, abi.Header{Name: name, Value: x.r.Host})
+			}
+			continue
+		}
 		for _, value := range x.r.Header[http.CanonicalHeaderKey(name)] {
 			x.req.Headers = append(x.req.Headers, abi.Header{Name: name, Value: value})
 		}

@@ -90,6 +90,51 @@ func TestHandlerSeesWhatItMay(t *testing.T) {
 	}
 }
 
+// TestHost: a module may see the request's host as the header of that name, over each version
+// of HTTP.
+func TestHost(t *testing.T) {
+	for version := 1; version <= 2; version++ {
+		var gate, handler []string
+		hosts := func(into *[]string, req *abi.Request) {
+			for _, h := range req.Headers {
+				if h.Name == "host" {
+					*into = append(*into, h.Value)
+				}
+			}
+		}
+		front := newFront(
+			func(req *abi.Request, resp *abi.Response) error { hosts(&gate, req); return pass(req, resp) },
+			func(req *abi.Request, resp *abi.Response) error {
+				hosts(&handler, req)
+				resp.Status, resp.Body = 200, []byte(`{}`)
+				return nil
+			}, nil)
+		echo := front.Modules.Handlers["echo"]
+		echo.Headers = []string{"x-shown", "host"}
+		front.Modules.Handlers["echo"] = echo
+		server := httptest.NewUnstartedServer(front)
+		server.EnableHTTP2 = version == 2
+		server.StartTLS()
+		defer server.Close()
+		req, err := http.NewRequest("GET", server.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "partner.example:8443"
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.ProtoMajor != version || resp.StatusCode != 200 {
+			t.Fatalf("%s %s, want HTTP/%d and 200", resp.Proto, resp.Status, version)
+		}
+		if len(gate) != 0 || len(handler) != 1 || handler[0] != req.Host {
+			t.Errorf("HTTP/%d: the gate saw the hosts %q and the handler %q, want none and %q", version, gate, handler, req.Host)
+		}
+	}
+}
+
 // TestPreflightsBeginNothing: a preflight is refused before Begin, which may look up the
 // key that it carries, and its outcome has nothing of the request before it.
 func TestPreflightsBeginNothing(t *testing.T) {
