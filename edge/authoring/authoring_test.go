@@ -437,12 +437,41 @@ func TestReadCargo(t *testing.T) {
 	dir := t.TempDir()
 	if m, err := readCargo(dir); err != nil || m.needsCargo() {
 		t.Errorf("no Cargo.toml: %+v, %v", m, err)
+	} else if err := m.checkEdition(); err != nil {
+		t.Errorf("no Cargo.toml: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "Cargo.toml"), []byte("[dependencies\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readCargo(dir); err == nil || !strings.Contains(err.Error(), "reading Cargo.toml: toml: line ") {
 		t.Errorf("a Cargo.toml that is none: %v", err)
+	}
+}
+
+// TestEdition: an edition that the SDK does not compile in is refused, and not ignored until
+// there is a dependency.
+func TestEdition(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("RUSTC", "")
+	for _, tt := range []struct{ edition, want string }{
+		{`edition = "2021"`, "Rust is missing"},
+		{`edition = '2021' # the SDK's`, "Rust is missing"},
+		{`edition = "2024"`, "the edition of Cargo.toml is 2024, and src/edge.rs needs \"2021\""},
+		{`edition = "2018"`, "the edition of Cargo.toml is 2018"},
+		{`edition = 2021`, "the edition of Cargo.toml is 2021, and"}, // cargo wants a string
+		{``, "the edition of Cargo.toml is 2015, as it names none"},
+		{`edition.workspace = true`, "the edition of Cargo.toml is that of a workspace"},
+	} {
+		for _, dependencies := range []string{"", "serde = \"1\"\n"} {
+			p := started(t, wasm.Rust)
+			replace(t, p, "Cargo.toml", `edition = "2021"`, tt.edition)
+			replace(t, p, "Cargo.toml", "[dependencies]\n", "[dependencies]\n"+dependencies)
+			_, err := p.Build(t.Context(), "")
+			advised, ok := errors.AsType[*hint.Error](err)
+			if !ok || !strings.Contains(err.Error(), tt.want) || advised.Advice == "" {
+				t.Errorf("%s %s: %v, want %q", tt.edition, dependencies, err, tt.want)
+			}
+		}
 	}
 }
 

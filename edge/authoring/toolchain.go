@@ -114,12 +114,20 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 // called as the second is before Rust 1.78.
 var rustTargets = []string{"wasm32-wasip1", "wasm32-wasi", "wasm32-unknown-unknown"}
 
-// cargoManifest holds the fields of a Cargo.toml that decide whether cargo is needed, and
-// how it names the library.
+// rustEdition is the edition of Rust that src/edge.rs is written in: it does not compile in
+// others, and Debian's rustc does not know what later ones want of it.
+const rustEdition = "2021"
+
+// cargoManifest holds the fields of a Cargo.toml that decide whether cargo is needed, how
+// it names the library, and which Rust the sources are.
 type cargoManifest struct {
 	cargoDependencies
-	Package, Lib struct{ Name string }
-	Target       map[string]cargoDependencies
+	Package struct {
+		Name    string
+		Edition any // a table if it is that of a workspace
+	}
+	Lib    struct{ Name string }
+	Target map[string]cargoDependencies
 }
 
 type cargoDependencies struct {
@@ -133,6 +141,7 @@ func (d cargoDependencies) any() bool { return len(d.Dependencies)+len(d.Build) 
 func readCargo(dir string) (m cargoManifest, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "Cargo.toml"))
 	if errors.Is(err, fs.ErrNotExist) {
+		m.Package.Edition = rustEdition
 		return m, nil
 	}
 	if err == nil {
@@ -150,6 +159,22 @@ func (m cargoManifest) needsCargo() bool {
 	return slices.ContainsFunc(of, cargoDependencies.any)
 }
 
+// checkEdition refuses what cargo and rustc would compile differently, or not at all.
+func (m cargoManifest) checkEdition() error {
+	edition := m.Package.Edition
+	switch edition.(type) {
+	case nil:
+		edition = "2015, as it names none"
+	case map[string]any:
+		edition = "that of a workspace"
+	}
+	if edition == rustEdition {
+		return nil
+	}
+	return hint.Add(fmt.Errorf("building the module: the edition of Cargo.toml is %v, and src/edge.rs needs %q", edition, rustEdition),
+		"write edition = %q below [package] in Cargo.toml", rustEdition)
+}
+
 // library returns the name of the file that cargo makes, without its extension.
 func (m cargoManifest) library() string {
 	return strings.ReplaceAll(cmp.Or(m.Lib.Name, m.Package.Name), "-", "_")
@@ -158,17 +183,20 @@ func (m cargoManifest) library() string {
 // rustCompiler calls rustc itself, unless the crate needs others: finding those is
 // cargo's work.
 func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, error) {
-	program, target, err := findRust(ctx)
+	cargo, err := readCargo(p.Dir)
+	if err == nil {
+		err = cargo.checkEdition()
+	}
 	if err != nil {
 		return compilation{}, err
 	}
-	cargo, err := readCargo(p.Dir)
+	program, target, err := findRust(ctx)
 	if err != nil {
 		return compilation{}, err
 	}
 	if !cargo.needsCargo() {
 		crate := strings.ReplaceAll(p.Manifest.Name, "-", "_")
-		return compilation{command(ctx, program, "--edition", "2021", "--crate-type", "cdylib", "--crate-name", crate,
+		return compilation{command(ctx, program, "--edition", rustEdition, "--crate-type", "cdylib", "--crate-name", crate,
 			"--target", target, "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols",
 			"-o", out, filepath.Join("src", "lib.rs")), out}, nil
 	}
