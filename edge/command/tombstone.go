@@ -3,7 +3,9 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -31,11 +33,30 @@ func applyTombstones(ctx context.Context, c *invocation) error {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return hint.Add(fmt.Errorf("reading tombstones of %s: %w", c.args[0], err), "edge tombstone list --json writes such a file")
 	}
-	for i, s := range all {
+	var applied int
+	var failed []error
+	for _, s := range all {
 		at := s.DeletedAt.UTC().Format(time.RFC3339Nano)
-		if _, err := c.admin.Bury(ctx, adminapi.NewTombstone{ID: &s.ID, DeletedAt: &at}); err != nil {
-			return fmt.Errorf("%d of %d applied: %w", i, len(all), err)
+		_, err := c.admin.Bury(ctx, adminapi.NewTombstone{ID: &s.ID, DeletedAt: &at})
+		if err == nil {
+			applied++
+			continue
 		}
+		if !ofOneTombstone(err) {
+			failed = append(failed, adminHint(err))
+			break
+		}
+		// The advice is left out: it would be given once for all.
+		failed = append(failed, fmt.Errorf("%q: %s", s.ID, adminHint(err).Error()))
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d applied: %w", applied, len(all), errors.Join(failed...))
 	}
 	return c.Line(map[string]any{"applied": len(all)}, fmt.Sprintf("applied\t%d", len(all)))
+}
+
+// ofOneTombstone reports whether the origin refused one tombstone, and not whoever asks.
+func ofOneTombstone(err error) bool {
+	var refused *adminapi.Error
+	return errors.As(err, &refused) && refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden
 }

@@ -62,7 +62,15 @@ func adminErase(f *fixture) {
 	if v := f.must(201, "POST", tombstones, object{"id": "lead_elsewhere", "deleted_at": "2026-01-02T03:04:05Z"}); v["deleted_at"] != "2026-01-02T03:04:05.000000Z" {
 		f.Errorf("buried %v", v)
 	}
-	f.mustRefuse(400, "invalid_tombstone", "POST", tombstones, object{"id": "key_x"})
+	long := strings.Repeat("x", 200) // as leads' ids may be
+	for _, lead := range []string{"crm-42", long, " "} {
+		if v := f.must(201, "POST", tombstones, object{"id": lead, "deleted_at": "2026-01-02T03:04:05Z"}); v["id"] != lead {
+			f.Errorf("buried %v", v)
+		}
+	}
+	for _, refused := range []object{{"id": "key_x"}, {"id": long + "x"}, {"id": ""}, {}} {
+		f.mustRefuse(400, "invalid_tombstone", "POST", tombstones, refused)
+	}
 	f.mustRefuse(400, "invalid_parameter", "GET", tombstones+"?limit=x", nil)
 	if status, _, _ := f.send("POST", tombstones, object{"id": "lead_x"}, "Bearer "+operator); status != 403 {
 		f.Errorf("an operator buries: %d", status)

@@ -422,23 +422,15 @@ func (d *DB) Tombstones(ctx context.Context, p store.Page) ([]store.Tombstone, s
 }
 
 // Bury deletes a lead or an account again, where a backup or a node has brought it
-// back, and keeps it from coming back. A time that is not set is now. The same again
-// is nil.
+// back, and keeps it from coming back. Leads may have any id, so what is no account's is a
+// lead's. A time that is not set is now; an id that does not begin with lead_ and of which
+// nothing is kept is then ErrInvalid, as a typing error. The same again is nil.
 func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, error) {
+	certain := !s.DeletedAt.IsZero() || isLead(s.ID)
 	s.DeletedAt = db.TimeOr(s.DeletedAt, d.db.Now())
 	refused := errors.Join(valid.IDs("id", s.ID), valid.Times(s.DeletedAt))
-	var remove func(context.Context, *tx) error
-	switch {
-	case refused != nil:
-	case isLead(s.ID):
-		remove = func(ctx context.Context, t *tx) error {
-			_, err := t.removeLead(ctx, s.ID, s.DeletedAt)
-			if errors.Is(err, sql.ErrNoRows) {
-				return t.buriedNothing(ctx, "lead.delete", s.ID)
-			}
-			return err
-		}
-	case strings.HasPrefix(s.ID, "acc_"):
+	remove := func(ctx context.Context, t *tx) error { return t.buryLead(ctx, s, certain) }
+	if refused == nil && strings.HasPrefix(s.ID, "acc_") {
 		_, err := d.eraseAccount(ctx, s.ID, s.DeletedAt)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Tombstone{}, db.Fail("bury", err)
@@ -450,8 +442,6 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 			}
 			return t.eraseOrphans(ctx, s.ID)
 		}
-	default:
-		refused = valid.Errorf("a tombstone's id begins with lead_ or acc_")
 	}
 	err := d.write(ctx, "bury", refused, func(ctx context.Context, t *tx) error {
 		if err := remove(ctx, t); err != nil {
@@ -465,4 +455,22 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 		d.emptyLog(ctx)
 	}
 	return written(s, err)
+}
+
+// buryLead is Bury for a lead. Where nothing is kept of it, not even a tombstone, it is buried
+// if it is certain that there was such a lead.
+func (t *tx) buryLead(ctx context.Context, s store.Tombstone, certain bool) error {
+	if _, err := tombstoneTable.Get(ctx, t, s.ID); err == nil {
+		certain = true
+	} else if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	_, err := t.removeLead(ctx, s.ID, s.DeletedAt)
+	switch {
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	case !certain:
+		return valid.Errorf("nothing is kept under this id: give the time of its deletion if there was such a lead")
+	}
+	return t.buriedNothing(ctx, "lead.delete", s.ID)
 }

@@ -572,3 +572,69 @@ func TestBuryEmptiesTheLogOnce(t *testing.T) {
 		t.Errorf("the log was to be emptied %d times, want once:\n%s", tried, &log)
 	}
 }
+
+// TestEachTombstoneIsApplied deletes an account, and leads whose ids differ in form. Each row of
+// the list deletes its lead again from a database as it was before. What is not certain to have
+// been a lead is refused.
+func TestEachTombstoneIsApplied(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d, ctx := open(t, p), t.Context()
+		a, b := newAccount(t, d, store.ModeLive), newAccount(t, d, store.ModeLive)
+		leads := func() []store.Lead {
+			t.Helper()
+			items, _, err := d.Leads(ctx, b.ID, store.Page{})
+			noError(t, err)
+			return items
+		}
+		tombstones := func() []store.Tombstone {
+			t.Helper()
+			items, _, err := d.Tombstones(ctx, store.Page{})
+			noError(t, err)
+			return items
+		}
+		add := func(ids ...string) {
+			for _, id := range ids {
+				l := leadFor(b.ID)
+				l.ID = id
+				if done := must(d.AddLeads(ctx, "node_1", offered(l)))(t); len(done.Committed) != 1 {
+					t.Fatalf("%q: %+v", id, done)
+				}
+			}
+		}
+		ids := []string{"lead_old", "crm-42", strings.Repeat("x", 200), " a\tb "}
+		add(ids...)
+		for _, id := range ids {
+			_ = must(d.DeleteLead(ctx, id))(t)
+		}
+		_ = must(d.EraseAccount(ctx, a.ID))(t)
+		list := tombstones()
+		if len(list) != 5 {
+			t.Fatalf("tombstones %+v, want of four leads and an account", list)
+		}
+		noError(t, d.change(ctx, "", func(ctx context.Context, t *tx) error {
+			_, err := t.Exec(ctx, `DELETE FROM tombstones`)
+			return err
+		}))
+		add(ids...)
+		for _, want := range list {
+			if got, err := d.Bury(ctx, want); err != nil || got != want {
+				t.Errorf("buried %+v, %v, want %+v", got, err, want)
+			}
+		}
+		if left := leads(); len(left) != 0 {
+			t.Errorf("came back: %+v", left)
+		}
+
+		// Without a time: one that is buried already, one that is kept, and one that never was.
+		_ = must(d.Bury(ctx, store.Tombstone{ID: "crm-42"}))(t)
+		add("crm-43")
+		_ = must(d.Bury(ctx, store.Tombstone{ID: "crm-43"}))(t)
+		_, err := d.Bury(ctx, store.Tombstone{ID: "crm-44"})
+		wantErr(t, err, store.ErrInvalid)
+		if n := len(tombstones()); n != 6 || len(leads()) != 0 {
+			t.Errorf("%d tombstones, want 6, and the leads %+v", n, leads())
+		}
+		// With the time of a list, where the database does not have the lead.
+		_ = must(d.Bury(ctx, store.Tombstone{ID: "crm-44", DeletedAt: time.Unix(1e9, 0)}))(t)
+	})
+}

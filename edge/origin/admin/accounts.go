@@ -2,9 +2,9 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
@@ -70,15 +70,20 @@ func (a *api) eraseAccount(r *http.Request) (answer, error) {
 // bury deletes a lead or an account again that was deleted before, in case a backup or a
 // node has brought it back, and keeps it from coming back.
 func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *input.Validator) (answer, error) {
-	id, at := v.ID("id", in.ID), v.Time("deleted_at", in.DeletedAt)
-	if !strings.HasPrefix(id, "lead_") && !strings.HasPrefix(id, "acc_") {
-		v.Fail("id", "invalid", "id must be that of a lead or an account")
+	at := v.Time("deleted_at", in.DeletedAt)
+	if in.ID == nil {
+		v.Fail("id", "required", "id must not be empty")
 	}
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	return created(slow(func(ctx context.Context) (any, error) {
-		buried, err := a.DB.Bury(context.WithoutCancel(ctx), store.Tombstone{ID: id, DeletedAt: at})
+		// The store alone judges the id: whatever can be a lead's is to be deleted again.
+		buried, err := a.DB.Bury(context.WithoutCancel(ctx), store.Tombstone{ID: *in.ID, DeletedAt: at})
+		if errors.Is(err, store.ErrInvalid) {
+			v.Fail("id", "invalid", said(err, store.ErrInvalid))
+			err = v.Err()
+		}
 		return toTombstone(buried), err
 	}), nil)
 }
