@@ -104,8 +104,9 @@ func newOrigin() *cobra.Command {
 	return cmd
 }
 
-// leastLeads is the least time for which leads are kept: their age counts from when a
-// node took them, and one that was cut off for days hands them over late.
+// leastLeads is the least time for which leads are kept, from when they came in: a node that was
+// cut off for days may hand over once more what the origin has taken, and one that had gone by
+// its age would be kept anew.
 const leastLeads = 7 * 24 * time.Hour
 
 // webhookFlags registers the flags that edge dev has as well.

@@ -17,8 +17,8 @@ import (
 type Aging struct {
 	table, prefix string
 	view          store.ChangeKind // what nodes keep of them; "": nothing
-	// received is the column of the time at the origin, where ids have a node's time:
-	// what a clock that is behind has made is kept as long as all else.
+	// received is the indexed column of the time at which they came in, where ids do not have
+	// it: leads may have any id, and most have the time of a node's clock.
 	received string
 }
 
@@ -27,13 +27,16 @@ var (
 	AgingFirings  = Aging{table: "firings", prefix: "fir", view: store.ChangeFirings}
 	AgingInsights = Aging{table: "insights", prefix: "ins", view: store.ChangeInsights}
 	AgingContacts = Aging{table: "contacts", prefix: "con"}
-	AgingLeads    = Aging{table: "leads", prefix: "lead", received: "received_at"}
+	AgingLeads    = Aging{table: "leads", received: "received_at"}
 	AgingAudit    = Aging{table: "audit", prefix: "aud"}
 )
 
 // AgingCursor is the place that a round of PruneRecords has come to. Its zero value begins a
 // round.
-type AgingCursor struct{ id string }
+type AgingCursor struct {
+	id    string
+	at, n int64 // instead of id, of a kind with a time of its own
+}
 
 // PruneRecords removes up to limit records that came in before a time and returns how
 // many, the oldest first; call it until that is 0. Nodes that keep some of them learn
@@ -44,37 +47,49 @@ func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit 
 	if k.table == "" || limit <= 0 || before.IsZero() || valid.Times(before) != nil {
 		return 0, db.Fail(op, valid.Errorf("kind, time or limit is not set"))
 	}
-	query, args := k.oldest(before, limit, cursor)
+	var next AgingCursor
 	var old []string
 	if k.view == "" {
 		removed, err = d.prune(ctx, op, before, limit, func(ctx context.Context, t *db.Tx, before time.Time, _ int) (gone int, err error) {
-			if old, err = t.Strings(ctx, query, args...); err != nil {
+			if old, next, err = k.oldest(ctx, t, before, limit, *cursor); err != nil {
 				return 0, err
 			}
 			return pruneUnseen(ctx, t, k, before, old)
 		})
 	} else {
 		err = d.write(ctx, op, nil, func(ctx context.Context, t *tx) (err error) {
-			if old, err = t.Strings(ctx, query, args...); err == nil {
+			if old, next, err = k.oldest(ctx, t.Tx, before, limit, *cursor); err == nil {
 				removed, err = t.pruneSeen(ctx, k, old)
 			}
 			return err
 		})
 	}
-	if err == nil && len(old) > 0 {
-		cursor.id = old[len(old)-1]
+	if err == nil {
+		*cursor = next
 	}
 	return removed, err
 }
 
-// oldest returns the query of the ids of the oldest records before a time, behind a cursor.
-func (k Aging) oldest(before time.Time, limit int, cursor *AgingCursor) (query string, args []any) {
-	query = `SELECT id FROM ` + k.table + ` WHERE id > ? AND id < ?`
-	args = []any{max(k.prefix, cursor.id), db.FirstID(k.prefix, before)}
+// oldest returns the ids of the oldest records before a time that are behind a cursor, and the
+// place behind them.
+func (k Aging) oldest(ctx context.Context, t *db.Tx, before time.Time, limit int, cursor AgingCursor) (old []string, next AgingCursor, err error) {
+	next = cursor
 	if k.received != "" {
-		query, args = query+` AND `+k.received+` < ?`, append(args, store.Micros(before))
+		err = db.Each(ctx, t, func(row db.Row) error {
+			var id string
+			err := row.Scan(&id, &next.at, &next.n)
+			old = append(old, id)
+			return err
+		}, `SELECT id, `+k.received+`, n FROM `+k.table+` WHERE (`+k.received+`, n) > (?, ?) AND `+k.received+` < ?
+			ORDER BY `+k.received+`, n LIMIT ?`, cursor.at, cursor.n, store.Micros(before), limit)
+		return old, next, err
 	}
-	return query + ` ORDER BY id LIMIT ?`, append(args, limit)
+	old, err = t.Strings(ctx, `SELECT id FROM `+k.table+` WHERE id > ? AND id < ? ORDER BY id LIMIT ?`,
+		max(k.prefix, cursor.id), db.FirstID(k.prefix, before), limit)
+	if len(old) > 0 {
+		next.id = old[len(old)-1]
+	}
+	return old, next, err
 }
 
 // pruneUnseen removes old records of a kind that no node keeps, which came in before a time.

@@ -2,6 +2,7 @@ package central
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ func TestPruneRecords(t *testing.T) {
 	})
 }
 
-// TestLongReadLeavesPruningCheap removes contacts, and answers to idempotency keys, in slices
+// TestLongReadLeavesPruningCheap removes contacts, leads, and answers to idempotency keys, in slices
 // while somebody reads the database, so that their dead entries stay in the index: no slice
 // steps over those of the slices before.
 func TestLongReadLeavesPruningCheap(t *testing.T) {
@@ -102,15 +103,23 @@ func TestLongReadLeavesPruningCheap(t *testing.T) {
 			SELECT ?, n::text, '', '', n FROM generate_series(1, ?::bigint) n`, account, slices*slice); err != nil {
 			return err
 		}
-		_, err := x.Exec(ctx, `ANALYZE contacts, idempotency`)
+		// As many leads are young, whatever their ids say.
+		if _, err := x.Exec(ctx, `INSERT INTO leads (id, account_id, key_id, environment, first_name, last_name, email, phone,
+				consent_status, consent_text, captured_at, outreach_allowed, created_at, received_at)
+			SELECT n::text, ?, '', 'live', '', '', '', '', 'none', '', 0, 0, 1, CASE WHEN n > ?::bigint THEN n ELSE ? END
+			FROM generate_series(1, 2 * ?::bigint) n`, account, slices*slice, store.Micros(clock.at.Add(2*day)), slices*slice); err != nil {
+			return err
+		}
+		_, err := x.Exec(ctx, `ANALYZE contacts, idempotency, leads`)
 		return err
 	}))
 	readForLong(t, p.url)
-	contacts, answers := new(AgingCursor), new(idempotency.PruneCursor)
+	contacts, leads, answers := new(AgingCursor), new(AgingCursor), new(idempotency.PruneCursor)
 	for table, next := range map[string]func(before time.Time) (int, error){
 		"contacts": func(before time.Time) (int, error) {
 			return d.PruneRecords(ctx, AgingContacts, before, slice, contacts)
 		},
+		"leads":       func(before time.Time) (int, error) { return d.PruneRecords(ctx, AgingLeads, before, slice, leads) },
 		"idempotency": func(before time.Time) (int, error) { return d.PruneAnswers(ctx, before, slice, answers) },
 	} {
 		before, removed := entriesRead(t, d, table), 0
@@ -124,20 +133,40 @@ func TestLongReadLeavesPruningCheap(t *testing.T) {
 	}
 }
 
-// TestLeadsOfASlowClockAreKept prunes leads whose ids have the time of a node whose
-// clock is years behind: they are kept as long as others from when they came in.
-func TestLeadsOfASlowClockAreKept(t *testing.T) {
+// TestLeadsGoByWhenTheyCameIn prunes leads whose ids have the time of a clock that is years
+// behind or ahead, or none: all are kept for as long from when they came in, whenever a node
+// took them, and the oldest go first.
+func TestLeadsGoByWhenTheyCameIn(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx, clock := context.Background(), &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 		d := openWith(t, p, Config{Now: clock.now})
-		l := leadFor(newAccount(t, d, store.ModeSetup).ID)
-		l.ID = store.NewID("lead", clock.at.AddDate(-5, 0, 0))
-		must(d.AddLeads(ctx, "", offered(l)))(t)
-		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at, 4, new(AgingCursor)))(t); n != 0 {
-			t.Error("a lead went that came in just now")
+		account := newAccount(t, d, store.ModeSetup).ID
+		var ids []string
+		for _, at := range []time.Time{clock.at, clock.at.AddDate(-5, 0, 0), clock.at.AddDate(10, 0, 0)} {
+			ids = append(ids, store.NewID("lead", at))
 		}
-		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at.Add(time.Hour), 4, new(AgingCursor)))(t); n != 1 {
-			t.Error("a lead stayed that came in before")
+		ids = append(ids, "lead_dup1", "crm-42", "7")
+		for _, id := range ids {
+			l := leadFor(account)
+			l.ID, l.CreatedAt = id, clock.at.AddDate(0, 0, -3)
+			if done := must(d.AddLeads(ctx, "", offered(l)))(t); len(done.Committed) != 1 {
+				t.Fatalf("%+v", done)
+			}
+			clock.at = clock.at.Add(time.Minute)
+		}
+		came := clock.at.Add(-time.Duration(len(ids)) * time.Minute)
+		if n := must(d.PruneRecords(ctx, AgingLeads, came, 4, new(AgingCursor)))(t); n != 0 {
+			t.Errorf("%d leads went from before the first came in", n)
+		}
+		cursor := new(AgingCursor)
+		for gone := range len(ids) {
+			before := came.Add(time.Duration(gone)*time.Minute + time.Second)
+			if n := must(d.PruneRecords(ctx, AgingLeads, before, 4, cursor))(t); n != 1 {
+				t.Errorf("%d leads went that came in before %v, want 1", n, before)
+			}
+			if _, err := d.Lead(ctx, ids[gone]); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("the lead %s stayed: %v", ids[gone], err)
+			}
 		}
 	})
 }
