@@ -54,6 +54,10 @@ func adminStreams(f *fixture) {
 	f.mustRefuse(400, "types_invalid", "GET", events+"?types=", nil)
 	f.mustRefuse(400, "since_invalid", "GET", events+"?since=yesterday", nil)
 	f.mustRefuse(400, "since_too_old", "GET", events+"?since=2026-01-01T00:00:00Z", nil)
+	// A client that reconnects says its since again, however long ago it began.
+	if status, _, text := f.send("GET", events+"?seconds=1&since=2026-01-01T00:00:00Z", nil, bearer, "Last-Event-ID", "0"); status != 200 || string(text) != ":\n\nid: 0\n\n" {
+		f.Errorf("going on from a place, with an old since: %d %q", status, text)
+	}
 	f.mustRefuse(404, "not_found", "GET", none+"/events", nil)
 }
 

@@ -129,7 +129,7 @@ const (
 
 // streamEvents streams the events of an account as they come in, silenced ones
 // as well, each with the envelope that a webhook delivers. ?since begins in the
-// past; Last-Event-ID goes on from an event.
+// past; Last-Event-ID goes on from an event, wherever ?since began.
 func (a *api) streamEvents(r *http.Request) (answer, error) {
 	id := r.PathValue("id")
 	if _, err := a.DB.Account(r.Context(), id); err != nil {
@@ -142,9 +142,12 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 		s.types = v.Each("types", strings.Split(query.Get("types"), ","), adminapi.EventTypes()...)
 	}
 	var from time.Time // zero: now
+	last := r.Header.Get("Last-Event-ID")
 	if query.Has("since") {
 		since := query.Get("since")
-		if from = v.Time("since", &since); v.Err() == nil && from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
+		from = v.Time("since", &since)
+		// A client that connects again repeats its since, which grows old meanwhile.
+		if last == "" && v.Err() == nil && from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
 			v.Fail("since", "too_old", "since goes back an hour at most")
 		}
 	}
@@ -152,7 +155,7 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	var err error
-	switch last := r.Header.Get("Last-Event-ID"); {
+	switch {
 	case last != "":
 		err = s.goOn(r.Context(), last)
 	case from.IsZero():
