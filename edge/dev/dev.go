@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"aead.dev/minisign"
+	"github.com/nats-io/jwt/v2"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/hint"
@@ -116,12 +117,12 @@ func AcceptedKeys(ctx context.Context, admin *adminapi.Client, account string) (
 	return accepted, nil
 }
 
-// Enrol returns the file with a node's credentials in dir, and enrols the node
-// when there is none yet.
+// Enrol returns the file with a node's credentials in dir. It enrols the node when there is
+// none yet, or when the origin does not have its node, or has revoked it.
 func Enrol(ctx context.Context, admin *adminapi.Client, dir, region string) (file string, err error) {
 	file = filepath.Join(dir, "node.creds")
-	if _, err := os.Stat(file); err == nil {
-		return file, nil
+	if enrolled, err := isEnrolled(ctx, admin, file); enrolled || err != nil {
+		return file, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -134,6 +135,33 @@ func Enrol(ctx context.Context, admin *adminapi.Client, dir, region string) (fil
 		return "", fmt.Errorf("keeping the node's credentials: %w", err)
 	}
 	return file, nil
+}
+
+// isEnrolled reports whether the origin has the node that the credentials in file name, and
+// has not revoked it. An origin whose keys are those that signed the credentials lets the
+// node connect, but answers it nothing, if its database is another.
+func isEnrolled(ctx context.Context, admin *adminapi.Client, file string) (bool, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the node's credentials: %w", err)
+	}
+	token, _ := jwt.ParseDecoratedJWT(text) // "" if there is none, which is no claims
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return false, nil // damaged
+	}
+	for n, err := range adminapi.All[adminapi.Node](ctx, admin, "/nodes", nil) {
+		if err != nil {
+			return false, fmt.Errorf("looking for the node: %w", err)
+		}
+		if n.ID == claims.Name {
+			return n.RevokedAt.IsZero(), nil
+		}
+	}
+	return false, nil
 }
 
 // ReleaseKeys returns the keys of releases that the nodes of an installation trust: its
