@@ -43,7 +43,7 @@ type NewRollout struct {
 	Percent       *int64   `json:"percent,omitempty"`        // of these nodes; default 100
 	Stages        []int64  `json:"stages,omitempty"`         // percent of the nodes; default 1, 10, 50, 100
 	PauseSeconds  *int64   `json:"pause_seconds,omitempty"`  // default 30
-	CanaryPercent *int64   `json:"canary_percent,omitempty"` // default 0: no canary
+	CanaryPercent *int64   `json:"canary_percent,omitempty"` // default 0: no canary, and latency is not compared
 }
 
 // Rollout is a release on its way to the nodes.

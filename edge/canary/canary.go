@@ -66,9 +66,11 @@ func Judge(candidate, beside, before wire.ReleaseCounts) (why string) {
 }
 
 // latency judges by slow requests: those that take more than twice as long as 19
-// of 20 requests of the old release, and longer than neverSlow.
+// of 20 requests of the old release, and longer than neverSlow. They are compared with the
+// requests whose latency is given, which may be fewer than all.
 func latency(candidate, beside wire.ReleaseCounts) string {
-	if candidate.Requests < minRequests || beside.Requests < minRequests {
+	requests, requestsBefore := above(candidate.Latency, -1), above(beside.Latency, -1)
+	if requests < minRequests || requestsBefore < minRequests {
 		return ""
 	}
 	bound := max(percentile(beside.Latency, 0.95)+slowBuckets, wire.LatencyBucket(neverSlow))
@@ -76,11 +78,11 @@ func latency(candidate, beside wire.ReleaseCounts) string {
 		return ""
 	}
 	slow, slowBefore := above(candidate.Latency, bound), above(beside.Latency, bound)
-	if float64(slow) < minSlowShare*float64(candidate.Requests) || !worse(slow, candidate.Requests, slowBefore, beside.Requests) {
+	if float64(slow) < minSlowShare*float64(requests) || !worse(slow, requests, slowBefore, requestsBefore) {
 		return ""
 	}
 	return describe("requests slower than "+wire.LatencyBound(bound).Round(100*time.Microsecond).String(),
-		slow, candidate.Requests, slowBefore, beside.Requests)
+		slow, requests, slowBefore, requestsBefore)
 }
 
 // worse reports whether x events in n requests are clearly more than old in of.

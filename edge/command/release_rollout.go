@@ -29,7 +29,7 @@ func defineRollout(flags *pflag.FlagSet) handler {
 	percent := flags.Int64("percent", 100, "`PERCENT` of these nodes that the rollout reaches")
 	flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
 	pause := newSeconds(flags, "pause", adminapi.RolloutPause, "`DURATION` for which each step is watched before the next")
-	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")
+	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none, and latency is not compared")
 	wait := flags.Bool("wait", false, "wait for its end; it fails if the release is rolled back")
 	return func(ctx context.Context, c *invocation) error {
 		in := adminapi.NewRollout{Percent: percent, CanaryPercent: canary, PauseSeconds: pause.count()}

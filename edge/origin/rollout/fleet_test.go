@@ -62,10 +62,17 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 				marks[n.ID] = m
 			}
 			region := at.Node.Region
-			regions[region+" beside"] = regions[region+" beside"].Plus(s.Running.Counts.Minus(m.running).Own())
+			own := func(c wire.ReleaseCounts) wire.ReleaseCounts { // with latency where it is compared
+				percent, candidate := percentAt(r, i), tried.Minus(m.trial)
+				if r.Since.IsZero() || percent == 0 || percent == 100 || candidate.Requests == 0 {
+					c.Latency = nil
+				}
+				return c.Own()
+			}
+			regions[region+" beside"] = regions[region+" beside"].Plus(own(s.Running.Counts.Minus(m.running)))
 			regions[region+" before"] = regions[region+" before"].Plus(m.running.Own())
 			if ours {
-				regions[region+" candidate"] = regions[region+" candidate"].Plus(tried.Minus(m.trial).Own())
+				regions[region+" candidate"] = regions[region+" candidate"].Plus(own(tried.Minus(m.trial)))
 			}
 			if m.first {
 				regions[region+" tried"] = regions[region+" tried"].Plus(wire.ReleaseCounts{Traffic: wire.Traffic{Requests: m.trial.Requests}, Failures: m.trial.Failures})

@@ -48,8 +48,10 @@ type sides struct {
 // place; subtracting takes away just what adding put there.
 type counts struct {
 	requests, errors, failed uint64
-	latency                  [wire.LatencyBuckets]uint64
+	latency                  latencies
 }
+
+type latencies [wire.LatencyBuckets]uint64
 
 // count begins anew with the last reports of a rollout's nodes. Marks of the same
 // step stay.
@@ -99,7 +101,9 @@ func (w *watch) add(r *store.Rollout, i int, at replication.Report) {
 }
 
 // sidesOf returns what a report of the i-th node counts for, by the node's mark.
-// counted is false for a report without counts.
+// counted is false for a report without counts. Latency counts only of nodes that answer by
+// both releases, and once all nodes of the step do: a node that is slower than others weighs
+// as much on either side then.
 func (w *watch) sidesOf(r *store.Rollout, i int, at replication.Report) (s sides, counted bool) {
 	running := at.Status.Running
 	if running == nil || running.Counts == nil {
@@ -107,10 +111,14 @@ func (w *watch) sidesOf(r *store.Rollout, i int, at replication.Report) (s sides
 	}
 	m := w.marks[r.Nodes[i].ID]
 	s = sides{beside: countsOf(running.Counts.Minus(m.running)), before: countsOf(m.running), nodes: 1}
-	if percentAt(r, i) < 100 {
+	percent := percentAt(r, i)
+	if percent < 100 {
 		s.mixed = 1
 	}
 	s.candidate = countsOf(trialOf(r, at).Minus(m.trial))
+	if !w.step.watched || percent == 0 || percent == 100 || s.candidate.requests == 0 {
+		s.candidate.latency, s.beside.latency = latencies{}, latencies{}
+	}
 	if m.first {
 		s.tried = counts{requests: m.trial.Requests, failed: m.trial.Failed()}
 	}
@@ -138,7 +146,7 @@ func (w *watch) judge() string {
 		}
 		all.combine(s, plus)
 	}
-	all.candidate.latency, all.beside.latency = [wire.LatencyBuckets]uint64{}, [wire.LatencyBuckets]uint64{}
+	all.candidate.latency, all.beside.latency = latencies{}, latencies{}
 	return all.judge()
 }
 

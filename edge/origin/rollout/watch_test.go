@@ -21,7 +21,10 @@ type served struct {
 	new     []answers
 }
 
-type answers struct{ requests, errors, failed float64 }
+type answers struct {
+	requests, errors, failed float64
+	took                     time.Duration // by each request; 0: its latency is not counted
+}
 
 // rates are shares of requests: those that are errors, and those whose call fails.
 type rates struct{ errors, failed float64 }
@@ -69,6 +72,10 @@ func (a *answers) add(requests float64, r rates) {
 
 func (a *answers) counts() *wire.ReleaseCounts {
 	c := &wire.ReleaseCounts{Traffic: wire.Traffic{Requests: uint64(math.Round(a.requests)), Errors: uint64(a.errors)}}
+	if a.took > 0 {
+		c.Latency = make([]uint64, wire.LatencyBuckets)
+		c.Latency[wire.LatencyBucket(a.took)] = c.Requests
+	}
 	if a.failed >= 1 {
 		c.Failures = map[string]uint64{"trap": uint64(a.failed)}
 	}
@@ -154,6 +161,41 @@ func TestRestartAfterAnOutage(t *testing.T) {
 		s.run(func() (old, candidate rates) { return rates{}, rates{} })
 		if r := s.rollout; tt.why == "" && r.State != store.Done || !strings.Contains(r.Reason, tt.why) {
 			t.Errorf("%s: %s, %q", tt.name, r.State, r.Reason)
+		}
+	}
+}
+
+// TestLatencyIsThatOfTheRelease has one node of 40 be slower than the others by both releases,
+// which is no fault of the new one, and each node be slower by the new release alone.
+func TestLatencyIsThatOfTheRelease(t *testing.T) {
+	const fast, slow = 2 * time.Millisecond, 12 * time.Millisecond
+	for _, canary := range []int{10, 0} {
+		for _, tt := range []struct {
+			name                  string
+			first, old, candidate time.Duration // of the first node by both, and of the others
+			why                   string
+		}{
+			{"one node is slow", slow, fast, fast, ""},
+			{"the release is slow", 0, fast, slow, "requests slower than"},
+		} {
+			s := serve(40)
+			s.rollout.Canary, s.rollout.Trying = canary, canary > 0
+			for i := range s.old {
+				s.old[i].took, s.new[i].took = tt.old, tt.candidate
+			}
+			if tt.first > 0 {
+				s.old[0].took, s.new[0].took = tt.first, tt.first
+			}
+			s.restart()
+			s.run(func() (old, candidate rates) { return rates{}, rates{} })
+			r := s.rollout
+			if tt.why == "" || canary == 0 { // without a canary no node answers by both
+				if r.State != store.Done {
+					t.Errorf("%s, a canary of %d %%: %s, %q", tt.name, canary, r.State, r.Reason)
+				}
+			} else if r.State != store.RollingBack || r.Stage > 0 || !strings.Contains(r.Reason, tt.why) {
+				t.Errorf("%s, a canary of %d %%: %s at stage %d, %q", tt.name, canary, r.State, r.Stage, r.Reason)
+			}
 		}
 	}
 }
