@@ -105,6 +105,15 @@ func (c *devConfig) complete(cmd *cobra.Command) (err error) {
 	return err
 }
 
+// listen returns the address of the partner API of a node, by the number of its region.
+func (c *devConfig) listen(i int) string {
+	port := 0
+	if c.port != 0 {
+		port = c.port + i
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
 func runDev(ctx context.Context, c devConfig, stdout io.Writer) error {
 	return service.Run(ctx, service.Config{Dir: c.data, File: "dev.json", Stdout: stdout}, func(started *closers.Stack) (ready any, greeting string, err error) {
 		env := filepath.Join(c.data, "env")
@@ -139,6 +148,7 @@ func startDev(ctx context.Context, c devConfig) (_ *devProcess, err error) {
 	d := &devProcess{regions: c.regions}
 	defer func() {
 		if err != nil {
+			c.compiling.Done(false)
 			_ = d.stop(ctx) // why it was not started matters more
 		}
 	}()
@@ -164,6 +174,11 @@ func startDev(ctx context.Context, c devConfig) (_ *devProcess, err error) {
 		return nil, err
 	}
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
+	for i, region := range c.regions { // before the first node compiles the modules of all
+		if err := node.CheckListen(c.listen(i)); err != nil {
+			return nil, portHint(fmt.Errorf("region %s: %w", region, err))
+		}
+	}
 	for i, region := range c.regions {
 		if err := d.startNode(ctx, c, admin, i, region); err != nil {
 			return nil, portHint(fmt.Errorf("region %s: %w", region, err))
@@ -195,10 +210,6 @@ func (d *devProcess) startNode(ctx context.Context, c devConfig, admin *adminapi
 		target.Host = relay.Addr()
 		address = target.String()
 	}
-	port := 0
-	if c.port != 0 {
-		port = c.port + i
-	}
 	log := c.Log.With("in", region)
 	about := tracing.Config{Service: "edge-node", Release: c.Build, Region: region, Log: log}
 	tracer, err := c.traces.start(ctx, about, &d.started)
@@ -208,7 +219,7 @@ func (d *devProcess) startNode(ctx context.Context, c devConfig, admin *adminapi
 	n, err := node.Start(ctx, node.Config{
 		ReleaseKeys: c.releaseKeys, MinRelease: c.releases.least,
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
-		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		Listen: c.listen(i),
 		Origin: address, Credentials: credentials,
 		Version: c.Build, Progress: c.compiling.Module, CheckDial: newCheckDial(),
 		ReadOrigin: c.readOrigin, WriteOrigin: c.writeOrigin, ModuleCPU: c.moduleCPU, HandshakeTimeout: c.HandshakeTimeout,

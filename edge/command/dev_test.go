@@ -1,12 +1,20 @@
 package command
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin"
+	"partneredge/edge/output"
 )
 
 // TestDevEnrolsAgain starts `edge dev` where the credentials of its node may be of no use any
@@ -57,5 +65,43 @@ func TestDevEnrolsAgain(t *testing.T) {
 				t.Errorf("nodes %v, want the same: %t", nodes, tt.same)
 			}
 		})
+	}
+}
+
+// failingDev returns the error of an `edge dev` that cannot start. Its cache is empty, so it
+// would have to compile its modules.
+func failingDev(t *testing.T, change func(*devConfig)) error {
+	t.Helper()
+	modules, _ := testFiles.get(t)
+	c := devConfig{
+		originConfig: originConfig{Config: origin.Config{AdminAddr: "127.0.0.1:0", Build: "test", Log: slog.New(slog.DiscardHandler)}},
+		data:         t.TempDir(), modules: modules, regions: names{"local"},
+	}
+	change(&c)
+	d, err := startDev(t.Context(), c)
+	if err == nil {
+		t.Fatal("it started", stopDev(d))
+	}
+	return err
+}
+
+// TestDevPortTaken: edge dev says that the port of a node is taken before it compiles modules.
+func TestDevPortTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for i, region := range []string{"eu", "us"} {
+		var out bytes.Buffer
+		err := failingDev(t, func(c *devConfig) {
+			c.regions, c.compiling = names{"eu", "us"}, output.NewCompiling(&out)
+			c.port = taken.Addr().(*net.TCPAddr).Port - i
+		})
+		// The port before the one that is taken may be taken as well.
+		if !errors.Is(err, syscall.EADDRINUSE) || i == 0 && !strings.Contains(err.Error(), region) || out.Len() > 0 {
+			t.Errorf("the port of %s is taken: %v, after it printed %q", region, err, &out)
+		}
 	}
 }

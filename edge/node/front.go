@@ -117,6 +117,18 @@ type listener struct {
 	done   chan struct{} // closed when it accepts no more
 }
 
+// CheckListen returns an error if nobody can listen on addr at present. A node learns so
+// before it compiles its modules that it could not serve. It does not keep the address bound
+// meanwhile: clients and balancers would wait for answers, where a refused connection sends
+// them to another node at once.
+func CheckListen(addr string) error {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return ln.Close()
+}
+
 // listen starts to serve handler on addr. tlsConfig is nil for plain HTTP.
 func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) (*listener, error) {
 	ln, err := net.Listen("tcp", addr)

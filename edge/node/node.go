@@ -112,6 +112,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 		return err
 	}
 	n.started.Add(n.operators.stop)
+	if err := CheckListen(c.Listen); err != nil {
+		return err
+	}
 	if err := n.open(ctx); err != nil {
 		return err
 	}

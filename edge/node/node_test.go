@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -236,6 +237,9 @@ func TestStartFails(t *testing.T) {
 			if n, err := Start(t.Context(), c); err == nil {
 				stopNode(t, n)
 				t.Error("started")
+			}
+			if _, err := os.Stat(filepath.Join(c.Data, "state")); name == "address in use" && !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("it opened its state before it saw that it cannot listen: %v", err)
 			}
 		})
 	}
