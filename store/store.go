@@ -148,7 +148,7 @@ type Lead struct {
 
 // Tombstone names a lead or an account that was deleted, so that it does not come back.
 type Tombstone struct {
-	ID        string    `json:"id"` // acc_; all others are leads'
+	ID        string    `json:"id"` // acc_; qtn_ for a lead as the origin refused it; all others are leads'
 	DeletedAt time.Time `json:"deleted_at"`
 }
 

@@ -26,7 +26,7 @@ const eraseSlice = 1000
 // person, which have the lead's id as that of the client. A lead that only the
 // quarantine has is returned as far as it can be read, and one of which there are only
 // contacts with its id and account. A tombstone keeps it from coming back from a node or
-// the quarantine. One that nothing is kept of is ErrNotFound, but has
+// the quarantine, and so does one for each refused lead that was released as it. One that nothing is kept of is ErrNotFound, but has
 // its tombstone all the same: a node may still hold it. The audit log says which lead
 // went, and nothing of the person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
@@ -66,6 +66,10 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 	if err != nil {
 		return removed, err
 	}
+	released, err := t.buryReleased(ctx, id, at)
+	if err != nil {
+		return removed, err
+	}
 	removed, err = leadTable.Get(ctx, t, id)
 	missing := errors.Is(err, sql.ErrNoRows)
 	if err != nil && !missing {
@@ -79,17 +83,35 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 	switch {
 	case err != nil:
 		return removed, err
-	case missing && len(refused)+len(contacts) == 0:
+	case missing && len(refused)+len(contacts)+released == 0:
 		return removed, sql.ErrNoRows
 	case missing && len(refused) == 0:
-		removed.ID, removed.AccountID = id, contacts[0]
+		removed.ID = id
+		if len(contacts) > 0 {
+			removed.AccountID = contacts[0]
+		}
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM leads WHERE id = ?`, id); err != nil {
 		return removed, err
 	}
 	return removed, t.audited(ctx, audit.Entry{Action: "lead.delete", Target: id, After: map[string]any{
-		"account_id": removed.AccountID, "contacts": len(contacts), "quarantined": len(refused),
+		"account_id": removed.AccountID, "contacts": len(contacts), "quarantined": len(refused) + released,
 	}})
+}
+
+// buryReleased buries what the quarantine released as a lead, or to an account, and returns how
+// much: it came from its node under another id, under which the person would come back.
+func (t *tx) buryReleased(ctx context.Context, id string, at time.Time) (int, error) {
+	ids, err := quarantine.RemoveReleased(ctx, t.Tx, id)
+	if err != nil {
+		return 0, err
+	}
+	for _, refused := range ids {
+		if err := t.bury(ctx, refused, at); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
 }
 
 // isLead reports whether an id can be a lead's alone.
@@ -211,7 +233,11 @@ func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
 func (d *DB) eraseRest(ctx context.Context, id string, at time.Time, erased Erased) (all Erased, err error) {
 	err = d.writeTo(ctx, opErase, id, nil, func(ctx context.Context, t *tx) error {
 		all = maps.Clone(erased) // this may be done again
-		if err := t.bury(ctx, id, db.TimeOr(at, t.Now())); err != nil {
+		at := db.TimeOr(at, t.Now())
+		if err := t.bury(ctx, id, at); err != nil {
+			return err
+		}
+		if _, err := t.buryReleased(ctx, id, at); err != nil {
 			return err
 		}
 		made, err := t.Strings(ctx, `SELECT id FROM keys WHERE account_id = ? AND revoked_at = 0`, id)
@@ -423,7 +449,7 @@ func (d *DB) Tombstones(ctx context.Context, p store.Page) ([]store.Tombstone, s
 
 // Bury deletes a lead or an account again, where a backup or a node has brought it
 // back, and keeps it from coming back. Leads may have any id, so what is no account's is a
-// lead's. A time that is not set is now; an id that does not begin with lead_ and of which
+// lead's, or that of a lead in the quarantine. A time that is not set is now; an id that does not begin with lead_ and of which
 // nothing is kept is then ErrInvalid, as a typing error. The same again is nil.
 func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, error) {
 	certain := !s.DeletedAt.IsZero() || isLead(s.ID)

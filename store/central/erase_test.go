@@ -16,6 +16,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/centraltest"
 	engine "partneredge/store/central/db"
 	"partneredge/store/central/db/dbtest"
 	"partneredge/store/central/deliveries"
@@ -636,5 +637,82 @@ func TestEachTombstoneIsApplied(t *testing.T) {
 		}
 		// With the time of a list, where the database does not have the lead.
 		_ = must(d.Bury(ctx, store.Tombstone{ID: "crm-44", DeletedAt: time.Unix(1e9, 0)}))(t)
+	})
+}
+
+// TestReleasedLeadStaysDeleted deletes leads that were released from the quarantine under another
+// id or to another account, by themselves or with that account. The tombstones are applied to
+// a copy of before: there the refused lead waits, was released too, or has yet to come from its
+// node. None of the person is there afterwards, also once the node has handed the lead over again.
+func TestReleasedLeadStaysDeleted(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		at := place{"sqlite", filepath.Join(t.TempDir(), "copy.db")}
+		if p.kind == "postgres" {
+			at = place{"postgres", centraltest.Postgres(t)}
+		}
+		d, before, ctx := open(t, p), open(t, at), t.Context()
+		handOver := func(d *DB, id, of string) Handover {
+			t.Helper()
+			l := leadFor(of)
+			l.ID, l.CapturedAt, l.CreatedAt = id, time.Unix(1e9, 0).UTC(), time.Unix(1e9, 0).UTC()
+			return must(d.AddLeads(ctx, "node_1", offered(l)))(t)
+		}
+		release := func(d *DB, id, of string) {
+			t.Helper()
+			l := leadFor(of)
+			l.ID = id
+			_ = must(d.ReleaseLead(ctx, waiting(t, d)[0].ID, l))(t)
+		}
+		left := func(d *DB, account string) (n int) {
+			t.Helper()
+			noError(t, d.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM quarantine) + (SELECT count(*) FROM leads WHERE account_id = ?)`, account).Scan(&n))
+			return n
+		}
+		for _, copied := range []string{"waiting", "released", "not there"} {
+			for _, whole := range []bool{false, true} {
+				a := newAccount(t, d, store.ModeLive)
+				_ = must(before.CreateAccount(ctx, a))(t)
+				name := fmt.Sprintf("%s, the whole account: %v", copied, whole)
+				first, as := "lead_of_"+a.ID, "crm-"+a.ID
+				if whole {
+					as = first
+				}
+				if len(handOver(d, first, "acc_nobody").Quarantined) != 1 {
+					t.Fatal("the lead of an unknown account is not refused")
+				}
+				release(d, as, a.ID)
+				if copied != "not there" {
+					handOver(before, first, "acc_nobody")
+				}
+				if copied == "released" {
+					release(before, as, a.ID)
+				}
+				if n := must(d.ForgetSettledLeads(ctx, time.Now().Add(time.Hour), 10))(t); n != 0 {
+					t.Errorf("%s: what the lead was released from is forgotten", name)
+				}
+				if whole {
+					_ = must(d.EraseAccount(ctx, a.ID))(t)
+				} else {
+					_ = must(d.DeleteLead(ctx, as))(t)
+				}
+				list, _, err := d.Tombstones(ctx, store.Page{})
+				noError(t, err)
+				for _, buried := range list {
+					_ = must(before.Bury(ctx, buried))(t)
+				}
+				for where, d := range map[string]*DB{"the origin": d, "the copy": before} {
+					if n := left(d, a.ID); n != 0 {
+						t.Errorf("%s: %d rows are left at %s", name, n, where)
+					}
+					if done := handOver(d, first, "acc_nobody"); len(done.Committed) != 1 || left(d, a.ID) != 0 {
+						t.Errorf("%s: handed over again to %s: %+v, and %d rows are there", name, where, done, left(d, a.ID))
+					}
+				}
+				// Another person's lead, which has the first id, is none of this.
+				if done := handOver(before, first, newAccount(t, before, store.ModeLive).ID); len(done.Committed) != 1 || must(before.Lead(ctx, first))(t).ID != first {
+					t.Errorf("%s: another lead: %+v", name, done)
+				}
+			}
+		}
 	})
 }

@@ -138,12 +138,12 @@ func (d *DB) spokeLast(ctx context.Context, node string, leads []OfferedLead) (a
 }
 
 // classify judges leads that a node hands over, unless refused says already why one cannot be
-// kept. fresh are those to keep, and bad those for the quarantine. gone has the ids of
-// leads and accounts that were deleted, whose leads count as committed.
-func (r leadRules) classify(node string, leads []OfferedLead, refused []error, gone map[string]bool) (done Handover, fresh []store.Lead, bad []store.QuarantinedLead) {
+// kept. fresh are those to keep, and bad those for the quarantine. gone says which were
+// deleted before, which count as committed.
+func (r leadRules) classify(node string, leads []OfferedLead, refused []error, gone []bool) (done Handover, fresh []store.Lead, bad []store.QuarantinedLead) {
 	done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string), Refusals: make(map[grant.Refusal]int)}
 	for i, l := range leads {
-		if gone[l.ID] || gone[l.AccountID] {
+		if gone[i] {
 			done.Committed = append(done.Committed, l.ID)
 			continue
 		}
@@ -173,18 +173,23 @@ func (r leadRules) classify(node string, leads []OfferedLead, refused []error, g
 	return done, fresh, bad
 }
 
-// deletedBefore returns which of the ids of leads and their accounts are those of what
-// was deleted. Their nodes need not offer them again.
-func (t *tx) deletedBefore(ctx context.Context, leads []OfferedLead) (map[string]bool, error) {
-	ids := make([]string, 0, 2*len(leads))
-	for _, l := range leads {
-		for _, id := range []string{l.ID, l.AccountID} {
+// deletedBefore returns for each of some leads whether it was deleted, by its own id or that under
+// which it was in the quarantine, or with its account. Its node need not offer it again.
+func (t *tx) deletedBefore(ctx context.Context, leads []OfferedLead) ([]bool, error) {
+	idsOf := make([][]string, len(leads))
+	for i, l := range leads {
+		for _, id := range []string{l.ID, l.AccountID, quarantine.IDOf(l.ID, l.AccountID, l.Body)} {
 			if valid.Text(id) {
-				ids = append(ids, id)
+				idsOf[i] = append(idsOf[i], id)
 			}
 		}
 	}
-	return t.buried(ctx, ids)
+	buried, err := t.buried(ctx, slices.Concat(idsOf...))
+	gone := make([]bool, len(leads))
+	for i, ids := range idsOf {
+		gone[i] = slices.ContainsFunc(ids, func(id string) bool { return buried[id] })
+	}
+	return gone, err
 }
 
 // leadRules holds what leads are judged by.
@@ -406,9 +411,9 @@ func (d *DB) DiscardLead(ctx context.Context, id string) (store.QuarantinedLead,
 // settle ends the wait of a lead in one transaction with fn. released is what it
 // was mended to, nil when it is discarded.
 func (d *DB) settle(ctx context.Context, id string, released *store.Lead, refused error, fn work) (q store.QuarantinedLead, err error) {
-	action, as := "lead.discard", store.QuarantineDiscarded
+	action := "lead.discard"
 	if released != nil {
-		action, as = "lead.release", store.QuarantineReleased
+		action = "lead.release"
 	}
 	err = d.write(ctx, action, cmp.Or(valid.Reference("quarantined lead", id), refused), func(ctx context.Context, t *tx) error {
 		before, err := quarantine.Read(ctx, t, id)
@@ -416,11 +421,11 @@ func (d *DB) settle(ctx context.Context, id string, released *store.Lead, refuse
 			return err
 		}
 		if released != nil { // before the row is held, as those who delete do
-			if err := t.mayReturn(ctx, before.LeadID, before.AccountID, released.ID, released.AccountID); err != nil {
+			if err := t.mayReturn(ctx, id, before.LeadID, before.AccountID, released.ID, released.AccountID); err != nil {
 				return err
 			}
 		}
-		if err := quarantine.Settle(ctx, t.Tx, id, as); err != nil {
+		if err := quarantine.Settle(ctx, t.Tx, id, released); err != nil {
 			return err
 		}
 		if err := fn(ctx, t); err != nil {

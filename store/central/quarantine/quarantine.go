@@ -56,7 +56,7 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 		return nil, err
 	}
 	for i, q := range leads {
-		id := idOf(q)
+		id := IDOf(q.LeadID, q.AccountID, q.Body)
 		var known int
 		if err := t.Get(ctx, `SELECT count(*) FROM quarantine WHERE id = ?`, []any{id}, &known); err != nil {
 			return nil, err
@@ -94,11 +94,11 @@ func roomFor(ctx context.Context, t *db.Tx, node string) (room, error) {
 	return room{min(mostLeads-all.leads, mostLeads/ofNode-own.leads), min(mostBytes-all.bytes, mostBytes/ofNode-own.bytes)}, err
 }
 
-// idOf returns the same id for the same body of a lead, however often it comes.
-func idOf(q store.QuarantinedLead) string {
+// IDOf returns the id under which a lead waits: the same for the same body, however often it comes.
+func IDOf(leadID, accountID string, body []byte) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d:%s%d:%s", len(q.LeadID), q.LeadID, len(q.AccountID), q.AccountID)
-	h.Write(q.Body)
+	fmt.Fprintf(h, "%d:%s%d:%s", len(leadID), leadID, len(accountID), accountID)
+	h.Write(body)
 	return typeid.Make("qtn", 0, [10]byte(h.Sum(nil)))
 }
 
@@ -140,15 +140,20 @@ func OfAccount(ctx context.Context, q db.Querier, account string) ([]string, err
 	return db.All(ctx, q, db.Column[string], `SELECT id FROM quarantine WHERE account_id = ? ORDER BY n`, account)
 }
 
-// Remove removes all that is kept under the id of a lead, settled or not, and returns
-// it, the newest first.
-func Remove(ctx context.Context, t *db.Tx, leadID string) ([]store.QuarantinedLead, error) {
-	removed, err := db.All(ctx, t, scanWhole, t.ForUpdate(`SELECT `+columns+`, body FROM quarantine WHERE lead_id = ? ORDER BY n DESC`), leadID)
+// Remove removes all that is kept under the id of a lead or under its own, settled or not, and
+// returns it, the newest first.
+func Remove(ctx context.Context, t *db.Tx, id string) ([]store.QuarantinedLead, error) {
+	removed, err := db.All(ctx, t, scanWhole, t.ForUpdate(`SELECT `+columns+`, body FROM quarantine WHERE ? IN (lead_id, id) ORDER BY n DESC`), id)
 	if err != nil || len(removed) == 0 {
 		return nil, err
 	}
-	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE lead_id = ?`, leadID)
+	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE ? IN (lead_id, id)`, id)
 	return removed, err
+}
+
+// RemoveReleased removes what was released as a lead, or to an account, and returns its ids.
+func RemoveReleased(ctx context.Context, t *db.Tx, id string) ([]string, error) {
+	return t.Strings(ctx, `DELETE FROM quarantine WHERE ? IN (released_as, released_to) RETURNING id`, id)
 }
 
 // Count returns how many leads wait.
@@ -156,11 +161,15 @@ func Count(ctx context.Context, q db.Querier) (n int, err error) {
 	return db.One(ctx, q, db.Column[int], `SELECT count(*) FROM quarantine WHERE state = ?`, string(store.QuarantineWaiting))
 }
 
-// Settle ends the wait of a lead and drops its body. ErrConflict when it waits no
-// more.
-func Settle(ctx context.Context, t *db.Tx, id string, as store.QuarantineState) error {
-	settled, err := t.Exec(ctx, `UPDATE quarantine SET state = ?, settled_at = ?, body = ? WHERE id = ? AND state = ?`,
-		string(as), store.Micros(t.Now()), bodyOf(nil), id, string(store.QuarantineWaiting))
+// Settle ends the wait of a lead and drops its body. released is what it was mended to, nil when
+// it is discarded. ErrConflict when it waits no more.
+func Settle(ctx context.Context, t *db.Tx, id string, released *store.Lead) error {
+	as, to := store.QuarantineDiscarded, store.Lead{}
+	if released != nil {
+		as, to = store.QuarantineReleased, *released
+	}
+	settled, err := t.Exec(ctx, `UPDATE quarantine SET state = ?, settled_at = ?, body = ?, released_as = ?, released_to = ? WHERE id = ? AND state = ?`,
+		string(as), store.Micros(t.Now()), bodyOf(nil), to.ID, to.AccountID, id, string(store.QuarantineWaiting))
 	if err != nil {
 		return err
 	}
@@ -184,10 +193,12 @@ func DiscardOld(ctx context.Context, t *db.Tx, before time.Time, limit int) (dis
 	return int(done), err
 }
 
-// Forget removes up to limit leads that were settled before a time, and returns how many.
+// Forget removes up to limit leads that were settled before a time, and returns how many. What
+// was released stays as long as the lead that it became: its deletion asks for it.
 func Forget(ctx context.Context, t *db.Tx, before time.Time, limit int) (removed int, err error) {
 	gone, err := t.Exec(ctx, `DELETE FROM quarantine WHERE id IN (
-		SELECT id FROM quarantine WHERE state <> ? AND settled_at < ? ORDER BY n LIMIT ?)`,
+		SELECT id FROM quarantine q WHERE state <> ? AND settled_at < ?
+			AND NOT EXISTS (SELECT 1 FROM leads WHERE leads.id = q.released_as) ORDER BY n LIMIT ?)`,
 		string(store.QuarantineWaiting), store.Micros(before), limit)
 	return int(gone), err
 }
