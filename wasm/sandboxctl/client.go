@@ -2,6 +2,7 @@ package sandboxctl
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +34,16 @@ func (c *Client) Do(command Command) (Answer, error) {
 func (c *Client) do(command Command) (a Answer, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := json.NewEncoder(c.in).Encode(command); err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // it takes six bytes for one
+	if err := e.Encode(command); err != nil {
+		return a, err
+	}
+	if text.Len() > MaxLine { // the program would read no more
+		return a, fmt.Errorf("it takes %d bytes of JSON, %d at most", text.Len(), MaxLine)
+	}
+	if _, err := c.in.Write(text.Bytes()); err != nil {
 		return a, err
 	}
 	line, err := c.out.ReadBytes('\n')

@@ -202,6 +202,30 @@ func TestClient(t *testing.T) {
 	if _, err := c.Do(Command{Do: "fly"}); err == nil || !strings.Contains(err.Error(), "no command") {
 		t.Errorf("error %v", err)
 	}
+	// Of the largest commands the program reads the line, or is not sent it.
+	if _, err := c.Do(Command{Do: "account", Name: strings.Repeat("<", MaxLine/2)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Do(Command{Do: "account", Name: strings.Repeat("\x01", MaxLine/2)}); err == nil || !strings.Contains(err.Error(), "bytes of JSON") {
+		t.Errorf("a line that is too long: %v", err)
+	}
+	longest := Command{Do: "account"}
+	line, err := json.Marshal(longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := MaxLine - len(line) - len(`,"name":""`) - 2; n < MaxLine; n++ {
+		longest.Name = strings.Repeat("n", n)
+		if _, err := c.Do(longest); err != nil {
+			if !strings.Contains(err.Error(), "bytes of JSON") {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	if _, err := c.Do(Command{Do: "account"}); err != nil {
+		t.Errorf("after those: %v", err)
+	}
 	commands.Close()
 	if err := <-served; err != nil {
 		t.Error(err)
