@@ -380,6 +380,7 @@ func sandboxFailures(t *testing.T, program string) {
 		{[]string{"--listen", "127.0.0.1:70000"}, "hint: --listen takes an address"},
 		{[]string{"--listen", taken.Addr().String()}, "hint: choose another --listen address"},
 		{[]string{"--listen", "192.0.2.1:0", "--control", "127.0.0.1:0"}, "hint: choose another --listen address"},
+		{[]string{"--cache", "/dev/null/cache"}, "hint: name a folder that can be written to with --cache"},
 		{[]string{"--control", "nowhere"}, "hint: --control takes an address"},
 		{[]string{"--control=192.0.2.1:0"}, "hint: choose another --control address"},
 	} {

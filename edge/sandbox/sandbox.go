@@ -47,12 +47,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return hint.Add(fmt.Errorf("reading the sandbox program: %w", err), "run 'make build', or name its file with --program")
 	}
-	if err := os.MkdirAll(c.Cache, 0o700); err != nil {
-		return err
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(c.Cache)
+	cache, err := openCache(c.Cache)
 	if err != nil {
-		return fmt.Errorf("opening the cache: %w", err)
+		return hint.Add(fmt.Errorf("opening the cache: %w", err), "name a folder that can be written to with --cache")
 	}
 	// The program outlives ctx, so that stoppable can end it where it waits.
 	running := context.WithoutCancel(ctx)
@@ -98,6 +95,14 @@ func Run(ctx context.Context, c Config) (err error) {
 }
 
 // checkListen reports early, and in words that help, that the program could not listen on
+// openCache opens the folder of compiled code, and makes it if there is none.
+func openCache(dir string) (wazero.CompilationCache, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return wazero.NewCompilationCacheWithDir(dir)
+}
+
 // an address.
 func checkListen(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
