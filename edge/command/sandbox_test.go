@@ -348,7 +348,7 @@ func answers(base string) bool {
 
 // sandboxGreeting is the output of a sandbox that is given no commands.
 func sandboxGreeting(t *testing.T, program string) {
-	_, out, stop := startSandbox(t, program)
+	_, out, stop := startSandbox(t, program, "--listen", "localhost:0")
 	var text strings.Builder
 	for !strings.Contains(text.String(), "curl -i") {
 		line, err := out.ReadString('\n')

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -40,7 +41,7 @@ const OnStdin = "-"
 
 // Run runs the program under wazero until it ends or ctx does.
 func Run(ctx context.Context, c Config) (err error) {
-	if err := checkListen(c.Listen); err != nil {
+	if c.Listen, err = checkListen(c.Listen); err != nil {
 		return err
 	}
 	wasm, err := os.ReadFile(c.Program)
@@ -94,7 +95,6 @@ func Run(ctx context.Context, c Config) (err error) {
 	return err
 }
 
-// checkListen reports early, and in words that help, that the program could not listen on
 // openCache opens the folder of compiled code, and makes it if there is none.
 func openCache(dir string) (wazero.CompilationCache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -103,20 +103,25 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 	return wazero.NewCompilationCacheWithDir(dir)
 }
 
-// an address.
-func checkListen(addr string) error {
-	_, port, err := net.SplitHostPort(addr)
+// checkListen reports early, and in words that help, that the program could not listen on
+// addr. It returns addr without names, which the program cannot look up.
+func checkListen(addr string) (string, error) {
+	host, service, err := net.SplitHostPort(addr)
+	port := 0
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		port, err = net.LookupPort("tcp", service)
 	}
 	if err != nil {
-		return hint.Add(fmt.Errorf("listening for the partner API: %w", err), "--listen takes an address such as 127.0.0.1:8080")
+		return "", hint.Add(fmt.Errorf("listening for the partner API: %w", err), "--listen takes an address such as 127.0.0.1:8080")
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return hint.Add(fmt.Errorf("listening for the partner API: %w", err), "choose another --listen address; port 0 is any free one")
+		return "", hint.Add(fmt.Errorf("listening for the partner API: %w", err), "choose another --listen address; port 0 is any free one")
 	}
-	return l.Close()
+	if at, ok := l.Addr().(*net.TCPAddr); ok && host != "" && net.ParseIP(host) == nil {
+		host = at.AddrPort().Addr().String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port)), l.Close()
 }
 
 // system returns the WASI of a run over streams. All that the program sees of the disk
