@@ -92,10 +92,11 @@ type tally struct {
 	lost    map[int]struct{} // that served the release and no longer do, or got it and are not connected
 	away    map[int]struct{} // that are not connected
 	behind  map[int]struct{} // that are connected and do not run again what they ran before
+	fresh   map[int]struct{} // that are connected and get the release, which is not noted of them yet
 }
 
 // state holds the counts of a tally in which one node takes part.
-type state struct{ serving, missing, enrolled, reached, refused, lost, away, behind bool }
+type state struct{ serving, missing, enrolled, reached, refused, lost, away, behind, fresh bool }
 
 // stateOf returns what the i-th node of a rollout does. One that is not enrolled does
 // nothing, and is not waited for.
@@ -109,6 +110,7 @@ func stateOf(r *store.Rollout, i int, at replication.Report, enrolled bool) (s s
 	if s.reached && at.Connected {
 		s.serving = is && trial.Percent == percent
 		s.missing = !s.serving
+		s.fresh = !r.Nodes[i].Ordered
 	}
 	s.refused = trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended()
 	s.lost = r.Nodes[i].Served && !is || r.Nodes[i].Ordered && !at.Connected
@@ -121,7 +123,7 @@ func stateOf(r *store.Rollout, i int, at replication.Report, enrolled bool) (s s
 func count(r *store.Rollout, reports map[string]replication.Report) *tally {
 	t := &tally{
 		refused: make(map[int]struct{}), lost: make(map[int]struct{}),
-		away: make(map[int]struct{}), behind: make(map[int]struct{}),
+		away: make(map[int]struct{}), behind: make(map[int]struct{}), fresh: make(map[int]struct{}),
 	}
 	for i, n := range r.Nodes {
 		at, enrolled := reports[n.ID]
@@ -150,7 +152,7 @@ func (t *tally) change(s state, by int, do func(set map[int]struct{})) {
 	for _, in := range []struct {
 		is  bool
 		set map[int]struct{}
-	}{{s.refused, t.refused}, {s.lost, t.lost}, {s.away, t.away}, {s.behind, t.behind}} {
+	}{{s.refused, t.refused}, {s.lost, t.lost}, {s.away, t.away}, {s.behind, t.behind}, {s.fresh, t.fresh}} {
 		if in.is {
 			do(in.set)
 		}

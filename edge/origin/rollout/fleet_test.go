@@ -19,7 +19,7 @@ import (
 // countAll returns what a fleet's sums are to be, by a walk over all nodes that keeps
 // nothing but the marks.
 func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire.ReleaseCounts, disobedient []string) {
-	t = tally{refused: map[int]struct{}{}, lost: map[int]struct{}{}, away: map[int]struct{}{}, behind: map[int]struct{}{}}
+	t = tally{refused: map[int]struct{}{}, lost: map[int]struct{}{}, away: map[int]struct{}{}, behind: map[int]struct{}{}, fresh: map[int]struct{}{}}
 	regions = map[string]wire.ReleaseCounts{}
 	r := f.active
 	for i, n := range r.Nodes {
@@ -48,6 +48,7 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 		note(t.refused, trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended())
 		note(t.lost, n.Served && !ready(r, at) || n.Ordered && !at.Connected)
 		note(t.away, !at.Connected)
+		note(t.fresh, percentAt(r, i) > 0 && at.Connected && !n.Ordered)
 		note(t.behind, at.Connected && !isBack(at.Status, n.Before))
 		if s := at.Status; s.Running != nil && s.Running.Counts != nil {
 			var tried wire.ReleaseCounts

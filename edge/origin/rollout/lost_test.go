@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -228,6 +229,53 @@ func TestNodesThatWereAwayAreNotWaitedFor(t *testing.T) {
 		if c.rollout.State != store.Done {
 			t.Errorf("a record of an earlier version %t: %s, %q", old, c.rollout.State, c.rollout.Reason)
 		}
+	}
+}
+
+// TestNodesThatComeBackAndDie: nodes that were away when the release reached them get it when they
+// are back; if they die as they open it, the release goes back.
+func TestNodesThatComeBackAndDie(t *testing.T) {
+	c := newCluster(10, func(r *store.Rollout) { r.Stages = []int{10, 100} })
+	for i := 1; i < 10; i++ {
+		c.leave(fmt.Sprintf("node_%03d", i))
+	}
+	for c.rollout.Stage == 0 {
+		c.obey("node_000")
+		c.steps(time.Second)
+	}
+	for i := 1; i < 10; i++ {
+		id := fmt.Sprintf("node_%03d", i)
+		at := c.reports[id]
+		at.At, at.Connected = c.now, true
+		c.reports[id] = at
+	}
+	c.advance()
+	for i := 1; i < 10; i++ {
+		c.leave(fmt.Sprintf("node_%03d", i))
+	}
+	c.obey("node_000")
+	c.steps(lostMost + 2*time.Second)
+	if c.rollout.State != store.RollingBack || !strings.Contains(c.rollout.Reason, "node_00") {
+		t.Errorf("state %s, %q", c.rollout.State, c.rollout.Reason)
+	}
+}
+
+// TestNodesTooOldForOrdersAreNotWaitedFor: a node whose build reports nothing of releases counts
+// as away, though its heartbeats are in the database.
+func TestNodesTooOldForOrdersAreNotWaitedFor(t *testing.T) {
+	c := newCluster(2, func(r *store.Rollout) { r.Stages = []int{100} })
+	c.rollout.Nodes[1].Ordered = false
+	old := c.reports["node_001"]
+	old.Connected, old.Status = false, wire.Status{}
+	for c.rollout.State == store.RollingOut && c.now.Sub(c.began) < time.Hour {
+		old.At = c.now
+		c.reports["node_001"] = old
+		c.spoke = map[string]time.Time{"node_001": c.now}
+		c.obey("node_000")
+		c.steps(time.Second)
+	}
+	if c.rollout.State != store.Done {
+		t.Errorf("state %s, %q", c.rollout.State, c.rollout.Reason)
 	}
 }
 

@@ -96,6 +96,11 @@ func advance(r *store.Rollout, l look) (changed bool) {
 			rollBack(r, why)
 			return true
 		}
+		if len(l.tally.fresh) > 0 { // connected since the step began
+			noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
+			l.tally = count(r, l.reports)
+			changed = true
+		}
 		for nextStep(r, l) {
 			changed = true
 			if r.State != store.RollingOut {
@@ -121,12 +126,17 @@ func isOver(r *store.Rollout, l look) bool {
 	}
 	reached := r.Reached(r.Stage)
 	for i := range l.tally.away {
-		if id := r.Nodes[i].ID; i < reached && (l.hears(id) || !l.gone(l.reports[id])) {
+		at := l.reports[r.Nodes[i].ID]
+		if i < reached && !isTooOld(at) && (l.hears(r.Nodes[i].ID) || !l.gone(at)) {
 			return false
 		}
 	}
 	return true
 }
+
+// isTooOld reports whether a node's build is too old to be given orders. It counts as away,
+// though it is heard, and nobody waits for it.
+func isTooOld(at replication.Report) bool { return !at.At.IsZero() && at.Status.Running == nil }
 
 // hears reports whether another origin process has heard a node within lostMost which this one
 // does not: their NATS servers may have lost each other. A time far ahead was written by a
@@ -140,9 +150,6 @@ func (l look) hears(id string) bool {
 // origin that has just started has heard nobody yet, and gives each node as long
 // as one that it has heard.
 func (l look) gone(at replication.Report) bool {
-	if !at.At.IsZero() && at.Status.Running == nil {
-		return true // its build is too old to be given orders
-	}
 	last := at.At
 	if last.Before(l.began) {
 		last = l.began
@@ -172,7 +179,8 @@ func (l look) unheard(r *store.Rollout) bool {
 	reached := r.Reached(r.Stage)
 	for i := range l.tally.away {
 		id := r.Nodes[i].ID
-		if i < reached && (l.hears(id) || starting && l.reports[id].At.Before(l.began)) {
+		at := l.reports[id]
+		if i < reached && !isTooOld(at) && (l.hears(id) || starting && at.At.Before(l.began)) {
 			return true
 		}
 	}
