@@ -279,8 +279,8 @@ func (c *call) code(op abi.Op, err error) abi.Code {
 	if errors.Is(err, ErrUnavailable) {
 		return abi.CodeUnavailable
 	}
-	// The client hung up, or time is over: the capability did not fail.
-	if ended := c.Context().Err(); ended != nil && errors.Is(err, ended) {
+	// The client hung up: the capability did not fail. One that took all the call's time did.
+	if errors.Is(c.Context().Err(), context.Canceled) && errors.Is(err, context.Canceled) {
 		return abi.CodeUnavailable
 	}
 	c.m.runtime.log.Error("module capability failed",

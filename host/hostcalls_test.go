@@ -207,7 +207,7 @@ func TestEndedCallIsNoFailure(t *testing.T) {
 		logged int
 	}{
 		"the client hung up":                 {true, wrapped, abi.CodeUnavailable, Canceled, 0},
-		"time is over":                       {false, wrapped, abi.CodeUnavailable, WallDeadline, 0},
+		"time is over":                       {false, wrapped, abi.CodeFailed, WallDeadline, 1},
 		"a failure meanwhile":                {true, func(error) error { return errors.New("no disk") }, abi.CodeFailed, Canceled, 1},
 		"a time limit of the capability":     {true, func(error) error { return wrapped(context.DeadlineExceeded) }, abi.CodeFailed, Canceled, 1},
 		"a wait that the capability gave up": {false, func(error) error { return wrapped(context.Canceled) }, abi.CodeFailed, WallDeadline, 1},
@@ -261,8 +261,8 @@ func TestCallThatEndsIsReportedOnce(t *testing.T) {
 				t.Errorf("ended with %q, want %q: %v", ReasonOf(err), test.want, err)
 			}
 			reports := map[Reason]int{WallDeadline: 1, Canceled: 0}[test.want] // any client hangs up: at the level of debugging
-			if log.Count("module capability failed") != 0 || log.Count("module call failed") != reports {
-				t.Errorf("want %d reports of the call, the log says %s", reports, log)
+			if log.Count("module capability failed") != reports || log.Count("module call failed") != reports {
+				t.Errorf("want %d reports of the call, and of the capability, the log says %s", reports, log)
 			}
 		})
 	}
