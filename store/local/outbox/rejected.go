@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"partneredge/store/durable"
@@ -199,8 +200,9 @@ type asideLine struct {
 	unread   bool   // the disk does not read it, or it is too long to be read
 }
 
-// blank reports whether a line holds nothing, such as one that overwrite was given.
-func (l *asideLine) blank() bool { return !l.unread && len(bytes.TrimLeft(l.text, " ")) == 0 }
+// blank reports whether a line holds nothing, such as one that overwrite was given, perhaps cut
+// short: SetAside's begin with no space.
+func (l *asideLine) blank() bool { return !l.unread && (len(l.text) == 0 || l.text[0] == ' ') }
 
 // asideLines returns the lines of a file of items that were set aside.
 func asideLines(from *patched) iter.Seq2[asideLine, error] {
@@ -306,7 +308,14 @@ func (o *Outbox) removeTaken(path string, taken map[Line]bool) error {
 	case found.bad: // what the disk does not read could not be copied to another file
 		return o.overwrite(path, found.gone)
 	}
-	return o.rewriteWithout(path, found.gone)
+	err = o.rewriteWithout(path, found.gone)
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	if found, err = o.findTaken(path, taken); err != nil { // the file may have been written all the same
+		return err
+	}
+	return o.overwrite(path, found.gone) // which needs no room
 }
 
 // takenLines is what findTaken finds in a file.
@@ -327,7 +336,7 @@ func (o *Outbox) findTaken(path string, taken map[Line]bool) (found takenLines, 
 		switch {
 		case err != nil:
 			return found, err
-		case !l.unread && taken[sha256.Sum256(l.text)]:
+		case !l.unread && taken[sha256.Sum256(l.text)], l.blank() && len(bytes.TrimLeft(l.text, " ")) > 0:
 			found.gone = append(found.gone, asideLine{at: l.at, size: l.size})
 		case !l.blank():
 			found.others = true
@@ -342,6 +351,14 @@ func (o *Outbox) overwrite(path string, gone []asideLine) error {
 	f, err := o.cfg.Disk.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
+	}
+	for _, l := range gone { // after a power cut each is blank, whatever came first of the rest
+		if _, err := f.WriteAt([]byte(" "), l.at); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	if err := f.SyncData(); err != nil {
+		return errors.Join(err, f.Close())
 	}
 	for _, l := range gone {
 		spaces := append(bytes.Repeat([]byte(" "), int(l.size-1)), '\n')

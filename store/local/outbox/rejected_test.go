@@ -183,7 +183,21 @@ func asideIDs(t *testing.T, o *Outbox) (ids []string) {
 // TestRemoveSomeRejected: of the items that were set aside, those that were handed over leave the
 // disk though others stay, among them what was set aside since they were read.
 func TestRemoveSomeRejected(t *testing.T) {
-	o := openOn(t, nil, t.TempDir())
+	for _, full := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a full disk %t", full), func(t *testing.T) { removeSome(t, full) })
+	}
+}
+
+func removeSome(t *testing.T, full bool) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	disk.Before(func(op durabletest.Op) error {
+		if full && op.Kind == durabletest.Write && strings.Contains(op.Path, ".part-") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	o := openOn(t, disk, dir)
 	aside := func(ids ...string) {
 		t.Helper()
 		for _, id := range ids {
@@ -202,13 +216,36 @@ func TestRemoveSomeRejected(t *testing.T) {
 		if got := asideIDs(t, o); !slices.Equal(got, []string{"lead_b", "lead_d"}) {
 			t.Errorf("%v are aside", got)
 		}
-		if text := string(read(t, o.cfg.RejectedPath)); strings.Contains(text, "lead_a@") || strings.Contains(text, "lead_c@") || strings.Count(text, "\n") != 2 {
+		if text := string(read(t, o.cfg.RejectedPath)); strings.Contains(text, "lead_a@") || strings.Contains(text, "lead_c@") || !full && strings.Count(text, "\n") != 2 {
 			t.Errorf("the file holds %s", text)
 		}
 	}
 	aside("lead_e")
 	if got := asideIDs(t, o); !slices.Equal(got, []string{"lead_b", "lead_d", "lead_e"}) {
 		t.Errorf("%v are aside", got)
+	}
+}
+
+// TestHalfOverwritten: what a power cut left of a line that was being overwritten is not offered,
+// and goes with the next that is removed.
+func TestHalfOverwritten(t *testing.T) {
+	o := openOn(t, nil, t.TempDir())
+	for _, id := range []string{"lead_a", "lead_b", "lead_c"} {
+		if err := o.SetAside(t.Context(), Item{id, bodyOf(id)}, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := read(t, o.cfg.RejectedPath)
+	text[0] = ' '
+	if err := os.WriteFile(o.cfg.RejectedPath, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := asideIDs(t, o); !slices.Equal(got, []string{"lead_b", "lead_c"}) {
+		t.Errorf("%v are aside", got)
+	}
+	removeAside(t, o, "lead_b")
+	if text := string(read(t, o.cfg.RejectedPath)); strings.Contains(text, "lead_a") || strings.Count(text, "\n") != 1 {
+		t.Errorf("the file holds %s", text)
 	}
 }
 
