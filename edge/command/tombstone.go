@@ -55,8 +55,8 @@ func applyTombstones(ctx context.Context, c *invocation) error {
 	return c.Line(map[string]any{"applied": len(all)}, fmt.Sprintf("applied\t%d", len(all)))
 }
 
-// ofOneTombstone reports whether the origin refused one tombstone, and not whoever asks.
+// ofOneTombstone reports whether the origin refused one tombstone, and others may still pass.
 func ofOneTombstone(err error) bool {
 	var refused *adminapi.Error
-	return errors.As(err, &refused) && refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden
+	return errors.As(err, &refused) && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusConflict)
 }
