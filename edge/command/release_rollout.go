@@ -145,7 +145,10 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 	if r.State != "rolled_back" {
 		return nil
 	}
-	left, advice := notBack(ctx, c.admin, r)
+	left, advice, err := notBack(ctx, c.admin, r)
+	if err != nil {
+		return fmt.Errorf("reading which nodes are revoked: %w", adminHint(err))
+	}
 	if r.State != wanted {
 		runs := "every node runs what it ran before"
 		if left != "" {
@@ -165,7 +168,7 @@ const namesMost = 10
 // notBack says which nodes of a rollout that was rolled back may run its release still, and what
 // helps; "" where there is none. Such a node was away when the others went back, or could not go
 // back. A revoked one serves nobody, and is left out.
-func notBack(ctx context.Context, admin *adminapi.Client, r adminapi.Rollout) (left, advice string) {
+func notBack(ctx context.Context, admin *adminapi.Client, r adminapi.Rollout) (left, advice string, err error) {
 	reached := (len(r.Nodes)*r.Stage + 99) / 100
 	var nodes []adminapi.RolloutNode
 	connected := 0
@@ -183,11 +186,14 @@ func notBack(ctx context.Context, admin *adminapi.Client, r adminapi.Rollout) (l
 		advice = "edge release status shows why"
 	}
 	if connected < len(nodes) {
-		revoked := revokedNodes(ctx, admin)
+		revoked, err := revokedNodes(ctx, admin)
+		if err != nil {
+			return "", "", err
+		}
 		nodes = slices.DeleteFunc(nodes, func(n adminapi.RolloutNode) bool { return revoked[n.ID] })
 	}
 	if len(nodes) == 0 {
-		return "", ""
+		return "", "", nil
 	}
 	var names []string
 	for _, n := range nodes[:min(len(nodes), namesMost)] {
@@ -196,20 +202,19 @@ func notBack(ctx context.Context, admin *adminapi.Client, r adminapi.Rollout) (l
 	if more := len(nodes) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%d of %d nodes may run it still: %s", len(nodes), len(r.Nodes), strings.Join(names, ", ")), advice
+	return fmt.Sprintf("%d of %d nodes may run it still: %s", len(nodes), len(r.Nodes), strings.Join(names, ", ")), advice, nil
 }
 
-// revokedNodes returns the ids of the revoked nodes. Where they cannot be read it returns those
-// that were, as who asks has an error to report already.
-func revokedNodes(ctx context.Context, admin *adminapi.Client) map[string]bool {
+// revokedNodes returns the ids of the revoked nodes.
+func revokedNodes(ctx context.Context, admin *adminapi.Client) (map[string]bool, error) {
 	revoked := make(map[string]bool)
 	for n, err := range adminapi.All[adminapi.Node](ctx, admin, "/nodes", nil) {
 		if err != nil {
-			return revoked
+			return nil, err
 		}
 		revoked[n.ID] = !n.RevokedAt.IsZero()
 	}
-	return revoked
+	return revoked, nil
 }
 
 // rolledBackAdvice returns what helps where a release was rolled back for a reason.
