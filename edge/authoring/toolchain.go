@@ -166,6 +166,9 @@ func (m cargoManifest) checkEdition() error {
 	case nil:
 		edition = "2015, as it names none"
 	case map[string]any:
+		if m.needsCargo() {
+			return nil // cargo reads it
+		}
 		edition = "that of a workspace"
 	}
 	if edition == rustEdition {
