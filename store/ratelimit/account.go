@@ -105,7 +105,8 @@ func (a *Account) reserve(limit, now int64) int64 {
 		part = min(Token, whole)
 	}
 	even := whole - part
-	// The pace is known soon after. Whoever has spent more since would have reported it.
+	// The pace is known soon after: whoever has spent more since has reported it, and a share
+	// follows. Where that is lost, the others' part is too small until the next one.
 	if a.PaceIsUnknown && now-a.SharedAt < learnFor {
 		return even
 	}
