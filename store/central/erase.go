@@ -26,9 +26,9 @@ const eraseSlice = 1000
 // person, which have the lead's id as that of the client. A lead that only the
 // quarantine has is returned as far as it can be read, and one of which there are only
 // contacts with its id and account. A tombstone keeps it from coming back from a node or
-// the quarantine, and so does one for each refused lead that was released as it. One that nothing is kept of is ErrNotFound, but has
-// its tombstone all the same: a node may still hold it. The audit log says which lead
-// went, and nothing of the person.
+// the quarantine, and so does one for each refused lead that was released as it. One that
+// nothing is kept of is ErrNotFound, but has its tombstone all the same: a node may still hold
+// it. The audit log says which lead went, and nothing of the person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
 	const op = "delete lead"
 	kept := true
@@ -449,8 +449,9 @@ func (d *DB) Tombstones(ctx context.Context, p store.Page) ([]store.Tombstone, s
 
 // Bury deletes a lead or an account again, where a backup or a node has brought it
 // back, and keeps it from coming back. Leads may have any id, so what is no account's is a
-// lead's, or that of a lead in the quarantine. A time that is not set is now; an id that does not begin with lead_ and of which
-// nothing is kept is then ErrInvalid, as a typing error. The same again is nil.
+// lead's, or that of a lead in the quarantine. A time that is not set is now; an id that does
+// not begin with lead_ and of which nothing is kept is then ErrInvalid, as a typing error. The
+// same again is nil.
 func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, error) {
 	certain := !s.DeletedAt.IsZero() || isLead(s.ID)
 	s.DeletedAt = db.TimeOr(s.DeletedAt, d.db.Now())
