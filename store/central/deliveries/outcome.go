@@ -50,12 +50,11 @@ func validateState(state store.State) error {
 	return valid.OneOf("state", state, store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled)
 }
 
-// RecordOutcomes writes outcomes and their attempts in one transaction. It is
-// idempotent: an attempt whose number is there already is left as it was, and a
-// delivery that is not pending any more keeps its state, but counts the attempt.
-// Text of an attempt that
-// the database cannot hold is made so: what comes back from an endpoint is not
-// the caller's fault.
+// RecordOutcomes writes outcomes and their attempts in one transaction. It is idempotent:
+// an attempt whose number is there already is left as it was, and a delivery that is not
+// pending any more keeps its state, but counts the attempt. Text of an attempt that the
+// database cannot hold is made so: what comes back from an endpoint is not the caller's
+// fault.
 func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 	const op = "record outcomes of deliveries"
 	for _, o := range outcomes {
