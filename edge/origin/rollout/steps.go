@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -96,12 +97,15 @@ func advance(r *store.Rollout, l look) (changed bool) {
 			rollBack(r, why)
 			return true
 		}
-		if len(l.tally.fresh) > 0 { // connected since the step began
-			noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
-			l.tally = count(r, l.reports)
-			changed = true
-		}
-		for nextStep(r, l) {
+		for {
+			if len(l.tally.fresh) > 0 { // the step reaches them, or they have connected since
+				noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
+				l.tally = count(r, l.reports)
+				changed = true
+			}
+			if !nextStep(r, l) {
+				break
+			}
 			changed = true
 			if r.State != store.RollingOut {
 				break
@@ -124,19 +128,29 @@ func isOver(r *store.Rollout, l look) bool {
 	if len(l.tally.behind) > 0 {
 		return false
 	}
-	reached := r.Reached(r.Stage)
-	for i := range l.tally.away {
-		at := l.reports[r.Nodes[i].ID]
-		if i < reached && !isTooOld(at) && (l.hears(r.Nodes[i].ID) || !l.gone(at)) {
+	for id, at := range l.awaited(r) {
+		if l.hears(id) || !l.gone(at) {
 			return false
 		}
 	}
 	return true
 }
 
-// isTooOld reports whether a node's build is too old to be given orders. It counts as away,
-// though it is heard, and nobody waits for it.
-func isTooOld(at replication.Report) bool { return !at.At.IsZero() && at.Status.Running == nil }
+// awaited returns the nodes that are away and that the release has reached, with their last
+// reports. A node whose build is too old to be given orders counts as away, though it is heard,
+// and nobody waits for it.
+func (l look) awaited(r *store.Rollout) iter.Seq2[string, replication.Report] {
+	return func(yield func(string, replication.Report) bool) {
+		reached := r.Reached(r.Stage)
+		for i := range l.tally.away {
+			at := l.reports[r.Nodes[i].ID]
+			tooOld := !at.At.IsZero() && at.Status.Running == nil
+			if i < reached && !tooOld && !yield(r.Nodes[i].ID, at) {
+				return
+			}
+		}
+	}
+}
 
 // hears reports whether another origin process has heard a node within lostMost which this one
 // does not: their NATS servers may have lost each other. A time far ahead was written by a
@@ -176,11 +190,8 @@ func (l look) nobody(r *store.Rollout) string {
 // a connected node may be silent.
 func (l look) unheard(r *store.Rollout) bool {
 	starting := l.now.Sub(l.began) < replication.HeartbeatTimeout
-	reached := r.Reached(r.Stage)
-	for i := range l.tally.away {
-		id := r.Nodes[i].ID
-		at := l.reports[id]
-		if i < reached && !isTooOld(at) && (l.hears(id) || starting && at.At.Before(l.began)) {
+	for id, at := range l.awaited(r) {
+		if l.hears(id) || starting && at.At.Before(l.began) {
 			return true
 		}
 	}
@@ -217,11 +228,11 @@ func refusal(r *store.Rollout, l look) string {
 // no node is lost.
 func nextStep(r *store.Rollout, l look) bool {
 	if l.tally.reached == 0 && l.knowsNodes(r) {
-		nextStage(r, l) // nobody can serve this one
+		nextStage(r) // nobody can serve this one
 		return true
 	}
 	if r.Since.IsZero() {
-		if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
+		if !l.serves(r) {
 			return false
 		}
 		r.Since = l.shared
@@ -235,17 +246,22 @@ func nextStep(r *store.Rollout, l look) bool {
 	if l.shared.Sub(r.Since) < r.Pause || !l.watched.IsZero() && l.now.Sub(l.watched) < r.Pause {
 		return false
 	}
-	if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
+	if !l.serves(r) {
 		return false
 	}
-	nextStage(r, l)
+	nextStage(r)
 	return true
+}
+
+// serves reports whether the nodes that the release has reached give it their share of
+// requests, as far as they are connected, and none of them is lost.
+func (l look) serves(r *store.Rollout) bool {
+	return l.tally.serves() && len(l.tally.lost) == 0 && !l.unheard(r)
 }
 
 // nextStage has the nodes of a stage give the release all requests, or goes on to the next
 // stage that adds nodes; after the last one the rollout is done.
-func nextStage(r *store.Rollout, l look) {
-	defer noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
+func nextStage(r *store.Rollout) {
 	r.Since = time.Time{}
 	if r.Trying {
 		r.Trying = false
