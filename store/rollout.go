@@ -72,5 +72,8 @@ func (r *Rollout) Reached(stage int) int {
 	if stage < 0 {
 		return 0
 	}
-	return (len(r.Nodes)*r.Stages[stage] + 99) / 100
+	return PartOf(len(r.Nodes), r.Stages[stage])
 }
+
+// PartOf returns how many a percentage of some nodes is, rounded up.
+func PartOf(nodes, percent int) int { return (nodes*percent + 99) / 100 }

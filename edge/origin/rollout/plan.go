@@ -47,7 +47,7 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 		return r, ErrNodeUnknown
 	}
 	sortNodes(r.Digest, r.Nodes, connected)
-	r.Nodes = r.Nodes[:(len(r.Nodes)*percent+99)/100]
+	r.Nodes = r.Nodes[:store.PartOf(len(r.Nodes), percent)]
 	begin(&r, connected)
 	return c.config.DB.AddRollout(ctx, r)
 }
