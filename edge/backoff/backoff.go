@@ -38,8 +38,13 @@ func (b *Backoff) Wait(ctx context.Context, err error) {
 		b.Reset()
 		return
 	}
+	Pause(ctx, b.Next())
+}
+
+// Pause waits for a time, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(b.Next()):
+	case <-time.After(d):
 	}
 }

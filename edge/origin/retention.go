@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/store/central"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
@@ -189,12 +190,8 @@ func (r *retention) drop(ctx context.Context, job pruning, before time.Time) (dr
 		took := time.Since(began)
 		size = nextSlice(size, took)
 		// As long for the writes of others as this one has taken.
-		pause := time.NewTimer(took)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if backoff.Pause(ctx, took); ctx.Err() != nil {
 			return dropped, ctx.Err()
-		case <-pause.C:
 		}
 	}
 }

@@ -106,7 +106,9 @@ func (h *Handoff) next(ctx context.Context) (more bool, err error) {
 	})
 	// Those that the disk does not read, of which the outbox tells, keep no others waiting.
 	if len(items) == 0 && errors.Is(err, outbox.ErrMoreBehind) {
-		h.rest(ctx, time.Since(began))
+		// For as long as the disk took, some seconds at most: the outbox was locked meanwhile,
+		// and takes what waits to be added to it now.
+		backoff.Pause(ctx, min(time.Since(began), 5*time.Second))
 		return true, nil
 	}
 	if len(items) == 0 {
@@ -239,17 +241,6 @@ func (h *Handoff) narrow(sent map[string]outbox.Item) {
 	for id := range sent {
 		h.deferred[id] = h.cfg.Now().Add(deferFor)
 		h.cfg.Log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
-	}
-}
-
-// rest waits for as long as the disk took, some seconds at most: the outbox was locked
-// meanwhile, and takes what waits to be added to it now.
-func (h *Handoff) rest(ctx context.Context, took time.Duration) {
-	timer := time.NewTimer(min(took, 5*time.Second))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 
