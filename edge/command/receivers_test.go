@@ -34,8 +34,8 @@ var receivers = map[string]struct {
 	"python": {"receiver.py", []string{"python3", "receiver.py"}},
 }
 
-// printed is what a program prints. Its streams are kept apart: what threads write to them
-// at a time would be mixed otherwise.
+// printed keeps the output of a program. Its streams are kept apart: what threads write to
+// them at a time would be mixed otherwise.
 type printed struct{ out, errs logtest.Buffer }
 
 func (p *printed) String() string { return p.out.String() + p.errs.String() }

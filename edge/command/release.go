@@ -243,7 +243,7 @@ func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTar
 		return releaseHint(err)
 	}
 	if leftOut > 0 {
-		fmt.Fprintf(c.stderr, "signatures left out: %d, which do not name this release or are more than the origin keeps\n", leftOut)
+		fmt.Fprintf(c.stderr, "signatures left out: %d, which do not name this release or cannot be read\n", leftOut)
 	}
 	raw, made, err := call[adminapi.Release](ctx, c.admin, http.MethodPost, "/releases", adminapi.NewRelease{Digest: &digest})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"partneredge/edge/hint"
 	"partneredge/edge/output"
 	"partneredge/edge/release"
+	"partneredge/store"
 )
 
 func defineRollout(flags *pflag.FlagSet) handler {
@@ -146,15 +147,18 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 		return nil
 	}
 	left, advice, err := notBack(ctx, c.admin, r)
-	if err != nil {
-		return fmt.Errorf("reading which nodes are revoked: %w", adminHint(err))
-	}
 	if r.State != wanted {
 		runs := "every node runs what it ran before"
-		if left != "" {
+		switch {
+		case err != nil: // why it was rolled back matters more
+			runs = "edge release status shows which nodes run it still"
+		case left != "":
 			runs = left + "; " + advice
 		}
 		return hint.Add(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "%s; %s", runs, rolledBackAdvice(r.Reason))
+	}
+	if err != nil {
+		return fmt.Errorf("reading which nodes are revoked: %w", adminHint(err))
 	}
 	if left != "" {
 		return hint.Add(fmt.Errorf("release %s was rolled back, but %s", r.Version, left), "%s", advice)
@@ -169,7 +173,7 @@ const namesMost = 10
 // helps; "" where there is none. Such a node was away when the others went back, or could not go
 // back. A revoked one serves nobody, and is left out.
 func notBack(ctx context.Context, admin *adminapi.Client, r adminapi.Rollout) (left, advice string, err error) {
-	reached := (len(r.Nodes)*r.Stage + 99) / 100
+	reached := store.PartOf(len(r.Nodes), r.Stage)
 	var nodes []adminapi.RolloutNode
 	connected := 0
 	for i, n := range r.Nodes {

@@ -141,6 +141,29 @@ func TestRollbackThatLeavesNodes(t *testing.T) {
 	}
 }
 
+// TestRollbackWithoutTheNodes: where it cannot be read which nodes are revoked, a rollout still says
+// why it was rolled back, and a rollback that it does not know.
+func TestRollbackWithoutTheNodes(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		fmt.Fprint(w, `{"id":"rol_1","version":"1.2.0","state":"rolled_back","reason":"so it is","stage":100,"nodes":[{"id":"node_2","name":"two","state":"serving"}]}`)
+	}))
+	defer origin.Close()
+	c := &invocation{stderr: io.Discard, admin: &adminapi.Client{URL: origin.URL}}
+	c.Out = io.Discard
+	err := changeRollout(t.Context(), c, "/releases/rel_1/promote", nil, true, "done")
+	if err == nil || !strings.Contains(err.Error(), "so it is") || !strings.Contains(adviceOf(err), "shows which nodes run it still") {
+		t.Errorf("a rollout ends with %v (%s)", err, adviceOf(err))
+	}
+	err = changeRollout(t.Context(), c, "/releases/rel_1/rollback", nil, true, "rolled_back")
+	if err == nil || !strings.Contains(err.Error(), "reading which nodes are revoked") {
+		t.Errorf("a rollback ends with %v", err)
+	}
+}
+
 // adviceOf returns the advice that an error carries.
 func adviceOf(err error) string {
 	h, _ := errors.AsType[*hint.Error](err)
