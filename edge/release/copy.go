@@ -92,7 +92,7 @@ func signaturesOf(ctx context.Context, from content.ReadOnlyGraphStorage, d ocis
 		return nil, 0, err
 	}
 	for _, one := range referrers {
-		if one.Size > MaxManifest || one.ArtifactType != "" && one.ArtifactType != SignatureType {
+		if !mayBeSignature(one) {
 			continue
 		}
 		manifest, err := content.FetchAll(ctx, from, one)

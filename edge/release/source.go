@@ -45,7 +45,7 @@ func (s ociSource) Signatures(ctx context.Context, digest string) (all [][]byte,
 		return nil, foreign(err)
 	}
 	for _, d := range found {
-		if d.ArtifactType != "" && d.ArtifactType != SignatureType || d.Size > MaxManifest || len(all) == MaxSignatures {
+		if !mayBeSignature(d) || len(all) == MaxSignatures {
 			continue
 		}
 		manifest, err := s.read(ctx, d, MaxManifest)
@@ -112,6 +112,12 @@ func foreign(err error) error {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return err
+}
+
+// mayBeSignature reports whether a referrer of a release may be a signature. Not every source
+// tells the type.
+func mayBeSignature(d ocispec.Descriptor) bool {
+	return (d.ArtifactType == "" || d.ArtifactType == SignatureType) && d.Size <= MaxManifest
 }
 
 // readSignatureManifest parses the manifest of a signature. layer is minisign's text.
