@@ -128,8 +128,9 @@ func failed(v view, name string) bool { return refusedForm(v, name) != nil }
 // checked reports whether a form that failed had a box of some checked, or else what
 // they are at first. having is a field that the form always has.
 func checked(v view, having, name, value string, first bool) bool {
-	if !failed(v, having) {
+	form := refusedForm(v, having)
+	if form == nil {
 		return first
 	}
-	return slices.Contains(refusedForm(v, having)[name], value)
+	return slices.Contains(form[name], value)
 }
