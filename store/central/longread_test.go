@@ -29,8 +29,8 @@ func readForLong(t *testing.T, url string) (end func()) {
 	return func() { noError(t, tx.Rollback()) }
 }
 
-// entriesRead is how many entries of the indexes of a table were read so far, dead ones
-// too. It is told by the connection that was used last, which a pool gives again.
+// entriesRead returns how many entries of the indexes of a table were read so far, dead ones
+// too. It asks the connection that was used last, which a pool gives again.
 func entriesRead(t *testing.T, central *DB, table string) (n int64) {
 	t.Helper()
 	ctx := context.Background()
