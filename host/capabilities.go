@@ -10,9 +10,9 @@ import (
 )
 
 // Errors that a capability may return (wrapped); the guest sees the abi.Code
-// beside each. ErrInvalid is logged too, once for each operation of a module, and any other
-// error is each time and becomes abi.CodeFailed; but context.Canceled of a call whose client has
-// hung up is not logged and becomes abi.CodeUnavailable.
+// beside each. ErrInvalid is logged too, once for each operation of a module. Any other error is
+// logged each time and becomes abi.CodeFailed, but for context.Canceled of a call whose client
+// has hung up, which is not logged and becomes abi.CodeUnavailable.
 var (
 	ErrNotFound    = errors.New("not found")     // abi.CodeNotFound
 	ErrUnavailable = errors.New("unavailable")   // abi.CodeUnavailable

@@ -38,7 +38,7 @@ func (s *Stats) add(other Stats) {
 	}
 }
 
-// ModuleID is what modules have in common that were opened from the same file.
+// ModuleID names the file that modules were opened from.
 type ModuleID struct{ Name, Digest string }
 
 func (m *Module) id() ModuleID { return ModuleID{m.manifest.Name, m.digest} }

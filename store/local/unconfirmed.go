@@ -16,9 +16,9 @@ type Unconfirmed struct{ file *file }
 // UnconfirmedSubscription is a subscription that the origin may or may not have.
 type UnconfirmedSubscription struct {
 	ID, AccountID string
-	Once          string // the name of its idempotency key, "" for none
-	KeyHash       string // of its API key; "" if an earlier program asked for it
-	At            time.Time
+	Once          string    // the name of its idempotency key, "" for none
+	KeyHash       string    // of its API key; "" if an earlier program asked for it
+	At            time.Time // when the origin was asked; only earlier programs go by it
 }
 
 const (

@@ -194,7 +194,7 @@ func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item,
 	return p.items, p.failed
 }
 
-// batch is what a call of Pending collects.
+// batch collects the items that a call of Pending returns.
 type batch struct {
 	o        *Outbox
 	maxItems int

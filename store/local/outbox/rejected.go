@@ -318,7 +318,7 @@ func (o *Outbox) removeTaken(path string, taken map[Line]bool) error {
 	return o.overwrite(path, found.gone) // which needs no room
 }
 
-// takenLines is what findTaken finds in a file.
+// takenLines holds the lines of a file that are to be removed, and whether others stay.
 type takenLines struct {
 	gone   []asideLine // that are to be removed, without their texts
 	others bool        // there are other lines
