@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
@@ -28,6 +29,7 @@ type replica struct {
 	flights  singleflight.Group
 	renewals chan string   // names of records to fetch because they changed
 	outdated chan struct{} // holds one: all records became stale
+	warnings *logging.Limiter
 	// unanswered is whether the last question for a view or a page got no answer in time,
 	// apart for each connection: a question that was lost with one says nothing of the next.
 	unanswered atomic.Pointer[atomic.Bool]
@@ -54,7 +56,9 @@ func viewName(kind store.ChangeKind, account string) string { return string(kind
 
 // newReplica returns a replica whose fetches end with ctx.
 func newReplica(ctx context.Context, cfg Config) *replica {
-	r := &replica{Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: make(chan struct{}, 1)}
+	r := &replica{
+		Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: make(chan struct{}, 1), warnings: logging.New(cfg.Log),
+	}
 	r.disconnect()
 	return r
 }
@@ -281,13 +285,18 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 	return r.Store.Views.Put(w.name, rec, asked.Epoch)
 }
 
-// askView asks the origin for a view and keeps nothing of it.
+// askView asks the origin for a view and keeps nothing of it. A question that the origin finds
+// invalid is the node's fault or the origin's, never a module's: the view is unavailable.
 func (r *replica) askView(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
 	var reply wire.ViewReply
 	unanswered := r.unanswered.Load()
 	err := r.Link.Ask(ctx, wire.VerbView, &req, &reply)
 	if !errors.Is(err, context.Canceled) { // then the client hung up
 		unanswered.Store(errors.Is(err, context.DeadlineExceeded))
+	}
+	if errors.Is(err, link.ErrInvalid) {
+		r.warnings.Error("invalid view", "origin finds a question for a view invalid", "kind", req.Kind, "account", req.AccountID, "err", err)
+		return nil, fmt.Errorf("%w: %v", host.ErrUnavailable, err)
 	}
 	if err != nil {
 		return nil, err

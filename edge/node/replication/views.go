@@ -52,7 +52,7 @@ func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, 
 	}
 	var list abi.Insights
 	if err := list.Parse(readOnly(frame)); err != nil {
-		return dst, fmt.Errorf("read held insights: %w", err)
+		return dst, fmt.Errorf("read held insights: %v", err) // not as the module's frame
 	}
 	list.Items = newer(list.Items, since, min(limit, abi.MaxInsights))
 	return list.Append(dst), nil
@@ -76,7 +76,7 @@ func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, b
 	}
 	var list abi.Firings
 	if err := list.Parse(readOnly(frame)); err != nil {
-		return dst, fmt.Errorf("read held firings: %w", err)
+		return dst, fmt.Errorf("read held firings: %v", err) // not as the module's frame
 	}
 	if older(&list, before, limit) {
 		return list.Append(dst), nil
@@ -172,7 +172,8 @@ func (v views) fetchFor(ctx context.Context, p abi.Principal, w wanted) (local.R
 
 // ofRefused returns what a refusal of the origin is to a module. ErrRefused is unavailable:
 // the gate let the request in, so the change that ended its key is on its way, and the next
-// request is answered by it. ErrInvalid is the module's own fault.
+// request is answered by it. ErrInvalid is the module's own fault: it made the subscription, or
+// the id of one, that is invalid.
 func ofRefused(err error) error {
 	switch {
 	case errors.Is(err, link.ErrRefused):

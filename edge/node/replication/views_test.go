@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -288,6 +289,65 @@ func TestStaleViewsAreServedForMaxStale(t *testing.T) {
 		passed.Add(int64(time.Second))
 		if err := view(); !errors.Is(err, link.ErrInternal) {
 			t.Errorf("later than that: age %v, %v, want the origin's failure", age, err)
+		}
+	})
+}
+
+// TestBadAnswersAreNotTheModulesFault: where the origin finds a question for a view invalid, in
+// which nothing is the module's but a time and a number, the view is unavailable and the log says
+// why. A stale one is served, and a frame that cannot be read is not the module's.
+func TestBadAnswersAreNotTheModulesFault(t *testing.T) {
+	cfg, _ := emptyConfig(t)
+	cfg.ReadTimeout, cfg.MaxStale = time.Second, time.Hour
+	cfg.NoteAge, cfg.Counters.Views = func(context.Context, time.Duration) {}, func(string, int) {}
+	var log bytes.Buffer
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	holdKey(t, cfg.Store, "key_1")
+	cfg.Link = linktest.Link{Answer: func(context.Context, wire.Message, wire.Message) error { return link.ErrInvalid }}
+	p := abi.Principal{AccountID: "acc_1", KeyID: "key_1"}
+	synctest.Test(t, func(t *testing.T) { // so that the process is not taken for suspended
+		s := &synchronizer{Config: cfg, state: newState(cfg.Link.Up, cfg.Log)}
+		s.state.connect()
+		s.state.complete(s.state.presentAttempt())
+		v := views{newReplica(t.Context(), cfg), s, &places.Places[caller]{Each: maxWaiting}}
+		hold := func(kind store.ChangeKind, frame string) {
+			t.Helper()
+			rec := local.Record{Ref: viewName(kind, p.AccountID), Frame: frame, Fetched: cfg.Now()}
+			if _, err := cfg.Store.Views.Put(rec.Ref, rec, cfg.Store.Views.Epoch()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		profile := func() ([]byte, error) { return v.AppendProfile(t.Context(), nil, p) }
+		insights := func() ([]byte, error) { return v.AppendInsights(t.Context(), nil, p, 0, 1) }
+		firings := func() ([]byte, error) { return v.AppendFirings(t.Context(), nil, p, 0, 1) }
+
+		unavailable := func(name string, ask func() ([]byte, error)) {
+			t.Helper()
+			if _, err := ask(); !errors.Is(err, host.ErrUnavailable) || errors.Is(err, host.ErrInvalid) {
+				t.Errorf("%s: %v, want it unavailable", name, err)
+			}
+		}
+		unavailable("profile", profile)
+		unavailable("insights", insights)
+		hold(store.ChangeFirings, string(firingsFrame(nil, true)))
+		unavailable("an older page of firings", firings)
+		if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), link.ErrInvalid.Error()) {
+			t.Errorf("the log says %q", log.String())
+		}
+
+		hold(store.ChangeProfile, "a profile")
+		if _, _, err := cfg.Store.Views.Change(viewName(store.ChangeProfile, p.AccountID), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		if frame, err := profile(); err != nil || string(frame) != "a profile" {
+			t.Errorf("a stale profile: %q, %v", frame, err)
+		}
+
+		for kind, ask := range map[store.ChangeKind]func() ([]byte, error){store.ChangeInsights: insights, store.ChangeFirings: firings} {
+			hold(kind, "no frame")
+			if _, err := ask(); err == nil || errors.Is(err, abi.ErrFrame) {
+				t.Errorf("%s in a frame that cannot be read: %v", kind, err)
+			}
 		}
 	})
 }

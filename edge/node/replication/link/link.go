@@ -277,7 +277,7 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 	}
 	msg, err := l.conn.RequestWithContext(ctx, wire.Subject(l.address, verb), body)
 	if err == nil {
-		err = l.decode(msg.Data, reply)
+		err = l.decode(verb, msg.Data, reply)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", host.ErrUnavailable, err)
@@ -312,12 +312,14 @@ func encode(verb string, m wire.Message) ([]byte, error) {
 	return body, err
 }
 
-// decode parses a message of the origin's into m.
-func (l *Link) decode(data []byte, m wire.Message) error {
+// decode parses what the origin sent under verb into m, and logs why it cannot.
+func (l *Link) decode(verb string, data []byte, m wire.Message) error {
 	err := wire.Decode(data, m)
 	if _, apart := errors.AsType[wire.VersionError](err); apart {
 		err = fmt.Errorf("%w: %w", ErrVersion, err)
 		l.failed(err)
+	} else if err != nil {
+		l.warnings.Warn(verb, "a message of the origin cannot be read", "verb", verb, "err", err)
 	}
 	return err
 }
@@ -325,11 +327,7 @@ func (l *Link) decode(data []byte, m wire.Message) error {
 // Decode parses what the origin sent unasked under verb into m. It returns false,
 // and has logged why, if the message is to be ignored.
 func (l *Link) Decode(verb string, data []byte, m wire.Message) bool {
-	err := l.decode(data, m)
-	if err != nil && !errors.Is(err, ErrVersion) { // which failed has logged
-		l.warnings.Warn(verb, "message left alone", "verb", verb, "err", err)
-	}
-	return err == nil
+	return l.decode(verb, data, m) == nil
 }
 
 // Send sends a message that gets no answer.

@@ -1,9 +1,12 @@
 package link
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 )
 
@@ -19,5 +22,19 @@ func TestTooLargeIsNotSent(t *testing.T) {
 	}
 	if err := revoke(most); err == nil {
 		t.Error("a message that is too large is sent")
+	}
+}
+
+// TestUnreadableAnswersAreLogged: whoever asked only knows that there is no answer now.
+func TestUnreadableAnswersAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	l := &Link{warnings: logging.New(slog.New(slog.NewTextHandler(&log, nil)))}
+	for range 2 {
+		if err := l.decode(wire.VerbView, []byte("no message"), new(wire.ViewReply)); err == nil {
+			t.Error("it is read")
+		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "verb="+wire.VerbView) {
+		t.Errorf("the log says %q", got)
 	}
 }
