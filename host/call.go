@@ -49,6 +49,7 @@ type call struct {
 	line      []byte // of standard output or error, not ended yet
 	refused   bool   // more memory was refused
 	hindered  bool   // a capability failed or was unavailable
+	late      bool   // the wall deadline was reached in a capability
 	stopped   *stop  // what a host function ended the call with
 }
 
@@ -87,7 +88,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	c.waited, c.used = false, threadtime.Reading{}
 	c.function = nil
 	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]
-	c.refused, c.hindered, c.stopped = false, false, nil
+	c.refused, c.hindered, c.late, c.stopped = false, false, false, nil
 }
 
 // end drops everything that belongs to the request.
@@ -125,6 +126,15 @@ func contextReason(err error) Reason {
 		return WallDeadline
 	}
 	return Canceled
+}
+
+// ended returns the reason of a call that goes on beyond its context, which ended with err.
+func (c *call) ended(err error) Reason {
+	reason := contextReason(err)
+	if reason == WallDeadline && c.late {
+		return CapabilityDeadline
+	}
+	return reason
 }
 
 // run calls a function of the guest's.

@@ -11,29 +11,30 @@ type Reason string
 
 // Reasons.
 const (
-	CPUDeadline  Reason = "cpu_deadline"  // computed for longer than Limits.CPU
-	WallDeadline Reason = "wall_deadline" // took longer than Limits.Wall, or than the context's deadline
-	Memory       Reason = "memory"        // failed after it was refused more memory
-	ResponseSize Reason = "response_size" // answered more than Limits.Response
-	RequestSize  Reason = "request_size"  // the request does not fit the guest's input buffer
-	HostCalls    Reason = "host_calls"    // called the host more often than Limits.HostCalls
-	LogBytes     Reason = "log_bytes"     // logged more than Limits.Log
-	SocketBytes  Reason = "socket_bytes"  // read from and wrote to sockets more than Limits.SocketBytes
-	Trap         Reason = "trap"          // did what WebAssembly forbids: out of bounds, unreachable, stack overflow…
-	Exit         Reason = "exit"          // called proc_exit
-	BadPointer   Reason = "bad_pointer"   // gave the host an address outside its memory
-	BadResponse  Reason = "bad_response"  // answered what is not a response frame
-	Busy         Reason = "busy"          // no sandbox was free in time: retry later
-	Canceled     Reason = "canceled"      // the context was cancelled
-	Closed       Reason = "closed"        // the module or the runtime is closed
-	Failed       Reason = "failed"        // the host could not make a sandbox
+	CPUDeadline        Reason = "cpu_deadline"        // computed for longer than Limits.CPU
+	WallDeadline       Reason = "wall_deadline"       // took longer than Limits.Wall, or than the context's deadline
+	CapabilityDeadline Reason = "capability_deadline" // the same, but the time ended while it waited in a capability
+	Memory             Reason = "memory"              // failed after it was refused more memory
+	ResponseSize       Reason = "response_size"       // answered more than Limits.Response
+	RequestSize        Reason = "request_size"        // the request does not fit the guest's input buffer
+	HostCalls          Reason = "host_calls"          // called the host more often than Limits.HostCalls
+	LogBytes           Reason = "log_bytes"           // logged more than Limits.Log
+	SocketBytes        Reason = "socket_bytes"        // read from and wrote to sockets more than Limits.SocketBytes
+	Trap               Reason = "trap"                // did what WebAssembly forbids: out of bounds, unreachable, stack overflow…
+	Exit               Reason = "exit"                // called proc_exit
+	BadPointer         Reason = "bad_pointer"         // gave the host an address outside its memory
+	BadResponse        Reason = "bad_response"        // answered what is not a response frame
+	Busy               Reason = "busy"                // no sandbox was free in time: retry later
+	Canceled           Reason = "canceled"            // the context was cancelled
+	Closed             Reason = "closed"              // the module or the runtime is closed
+	Failed             Reason = "failed"              // the host could not make a sandbox
 )
 
-// Outside reports whether a call that failed speaks of the node's load or of the client, rather
-// than against the module.
+// Outside reports whether a call that failed speaks of the node's load, of what the node offers
+// modules or of the client, rather than against the module.
 func (r Reason) Outside() bool {
 	switch r {
-	case Busy, Canceled, Closed, Failed, RequestSize:
+	case CapabilityDeadline, Busy, Canceled, Closed, Failed, RequestSize:
 		return true
 	}
 	return false
@@ -67,7 +68,7 @@ func (e *Error) Outside() bool { return e.Reason.Outside() }
 // Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
-		CPUDeadline, WallDeadline, Memory, ResponseSize, RequestSize, HostCalls, LogBytes, SocketBytes, Trap, Exit,
+		CPUDeadline, WallDeadline, CapabilityDeadline, Memory, ResponseSize, RequestSize, HostCalls, LogBytes, SocketBytes, Trap, Exit,
 		BadPointer, BadResponse, Busy, Canceled, Closed, Failed,
 	}
 }

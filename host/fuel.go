@@ -109,9 +109,9 @@ func (c *call) computing(stretch time.Duration) time.Duration {
 func (c *call) overdue(now time.Duration) Reason {
 	switch {
 	case c.parent.Err() != nil:
-		return contextReason(c.parent.Err())
+		return c.ended(c.parent.Err())
 	case now > c.wall:
-		return WallDeadline
+		return c.ended(context.DeadlineExceeded)
 	case c.computed > c.m.limits.CPU && c.m.limits.CPU >= 0 && c.warmUp == nil:
 		return CPUDeadline
 	}

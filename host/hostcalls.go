@@ -86,7 +86,9 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	if err != nil {
 		code = c.code(op, err) // while the time is the host's, which may have to log it
 	}
-	c.inHost += c.m.runtime.elapsed() - start
+	now := c.m.runtime.elapsed()
+	c.late = start <= c.wall && now > c.wall
+	c.inHost += now - start
 	c.used = threadtime.Reading{}
 	if err != nil {
 		return int32(code)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/host/engine"
 	"partneredge/host/memory"
 	"partneredge/wasm/abi"
 )
@@ -238,6 +239,63 @@ func TestEndedCallIsNoFailure(t *testing.T) {
 	}
 }
 
+// viewsDuring are Views that do something while a profile is asked for.
+type viewsDuring struct {
+	Views
+	do func()
+}
+
+func (v viewsDuring) AppendProfile(context.Context, []byte, abi.Principal) ([]byte, error) {
+	v.do()
+	return nil, ErrUnavailable
+}
+
+// TestTimeThatEndsInACapability: a call whose time was over in a capability speaks against
+// the node, not against its module, unless the module had used the time up before.
+func TestTimeThatEndsInACapability(t *testing.T) {
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	late, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer cancel()
+	const over, some = 2 * time.Hour, time.Minute
+	for name, test := range map[string]struct {
+		before, during, after time.Duration // of an hour
+		parent                context.Context
+		want                  Reason
+		outside               bool
+	}{
+		"in the capability":              {some, over, some, nil, CapabilityDeadline, true},
+		"before it":                      {over, some, some, nil, WallDeadline, false},
+		"after it":                       {some, some, over, nil, WallDeadline, false},
+		"the caller's deadline":          {some, over, some, late, CapabilityDeadline, true},
+		"the client hung up in it":       {some, over, some, canceled, Canceled, true},
+		"the capability answers in time": {some, some, some, nil, "", false},
+	} {
+		c, _ := idleCall(t, Limits{CPU: 10 * time.Hour, Wall: time.Hour, HostCalls: 10})
+		c.grant = newGrant(Manifest{Capabilities: []abi.Capability{abi.Views}}, Capabilities{Views: viewsDuring{do: func() {
+			pass(c, test.during)
+			if test.parent != nil {
+				c.parent = test.parent
+			}
+		}}})
+		c.principal.Scopes = abi.AllScopes
+		pass(c, test.before)
+		c.op(abi.OpProfile, nil, nil)
+		pass(c, test.after)
+		if got := stopped(func() { c.CountCalls(1) }); got != test.want || got.Outside() != test.outside {
+			t.Errorf("%s: %q, want %q; it is outside the module: %t", name, got, test.want, got.Outside())
+		}
+		if got := ReasonOf(c.interrupted(engine.ErrInterrupted)); test.want != "" && got != test.want {
+			t.Errorf("%s: its engine ends it by %q, want %q", name, got, test.want)
+		}
+		c.begin(context.Background(), abi.Principal{}, 0)
+		pass(c, over)
+		if got := stopped(func() { c.CountCalls(1) }); got != WallDeadline {
+			t.Errorf("%s: the next call ends with %q, want %q", name, got, WallDeadline)
+		}
+	}
+}
+
 // TestCallThatEndsIsReportedOnce waits in a capability until the call's time is over, and
 // until its client is gone.
 func TestCallThatEndsIsReportedOnce(t *testing.T) {
@@ -246,7 +304,7 @@ func TestCallThatEndsIsReportedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		wall time.Duration
 		want Reason
-	}{"time is over": {100 * time.Millisecond, WallDeadline}, "the client hung up": {time.Minute, Canceled}} {
+	}{"time is over": {100 * time.Millisecond, CapabilityDeadline}, "the client hung up": {time.Minute, Canceled}} {
 		t.Run(name, func(t *testing.T) {
 			_, m, log := openHostile(t, assembled(asm(whenLong(asm(lockout, lockout)), answerWith(asm(num(7)))), nil), memory.Auto,
 				Limits{CPU: time.Minute, Wall: test.wall, Sandboxes: 1})
@@ -260,7 +318,7 @@ func TestCallThatEndsIsReportedOnce(t *testing.T) {
 			if _, err := askIn(ctx, m, "/", long); ReasonOf(err) != test.want {
 				t.Errorf("ended with %q, want %q: %v", ReasonOf(err), test.want, err)
 			}
-			reports := map[Reason]int{WallDeadline: 1, Canceled: 0}[test.want] // any client hangs up: at the level of debugging
+			reports := map[Reason]int{CapabilityDeadline: 1, Canceled: 0}[test.want] // any client hangs up: at the level of debugging
 			if log.Count("module capability failed") != reports || log.Count("module call failed") != reports {
 				t.Errorf("want %d reports of the call, and of the capability, the log says %s", reports, log)
 			}
