@@ -38,7 +38,7 @@ type call struct {
 	fuel     int32         // how much was last given
 
 	waited bool               // a stretch of computing was long, perhaps by waiting
-	used   threadtime.Reading // when fuel was last given, if waited; none after a call to the host
+	used   threadtime.Reading // when the guest last went on, if waited: with more fuel, or after the host's time
 
 	function engine.Function // that runs; nil outside of it
 
@@ -196,7 +196,6 @@ func (c *call) writeLog(level slog.Level, message string, text []byte) {
 		c.m.runtime.log.LogAttrs(c, level, message,
 			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
 	})
-	c.mark()
 }
 
 // Output implements wasi.Host: it logs each line.
@@ -257,7 +256,7 @@ func (c *call) Uncharged(f func()) {
 	start, before := c.m.runtime.elapsed(), c.inHost
 	f()
 	c.inHost = before + c.m.runtime.elapsed() - start
-	c.used = threadtime.Reading{}
+	c.mark()
 }
 
 // Sleep implements wasi.Host.

@@ -59,8 +59,8 @@ func refuel(ctx context.Context, _ []byte, stack []uint64) {
 	stack[0] = uint64(uint32(c.fuel))
 }
 
-// mark remembers what the thread has computed, for a call that had to wait. A call that
-// did not is spared the look.
+// mark remembers what the thread has computed when the guest goes on, for a call that had to
+// wait. A call that did not is spared the look.
 func (c *call) mark() {
 	if c.waited {
 		c.used = threadtime.Now()

@@ -12,7 +12,6 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
-	"partneredge/host/threadtime"
 	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
@@ -89,7 +88,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	now := c.m.runtime.elapsed()
 	c.late = start <= c.wall && now > c.wall
 	c.inHost += now - start
-	c.used = threadtime.Reading{}
+	c.mark()
 	if err != nil {
 		return int32(code)
 	}
