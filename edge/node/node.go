@@ -29,6 +29,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
+	"partneredge/store/signal"
 	"partneredge/wasm/httpfront"
 )
 
@@ -42,7 +43,7 @@ type Node struct {
 	runtime     *host.Runtime
 	releases    *rollout.Controller
 	requests    *requestlog.Log
-	changed     chan struct{} // holds one: the status has changed
+	changed     signal.Signal // the status has changed
 
 	front, operators *listener
 	ready            atomic.Bool
@@ -89,7 +90,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 
 // newNode returns a node that has yet to be started; c has its defaults.
 func newNode(c Config) *Node {
-	return &Node{config: c, metrics: newMetrics(c), requests: requestlog.New(), changed: make(chan struct{}, 1)}
+	return &Node{config: c, metrics: newMetrics(c), requests: requestlog.New(), changed: signal.New()}
 }
 
 // URL returns the base address of the partner API, such as "http://127.0.0.1:8080".
@@ -197,7 +198,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	n.releases, err = rollout.Open(ctx, rollout.Config{
 		Dir: c.Data, FS: c.FS, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
 		Runtime: n.runtime, Cache: c.Cache, MaxCache: c.MaxCache, Capabilities: n.replication.Capabilities(), CallTimeout: c.callTimeout, CallCPU: c.ModuleCPU,
-		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(n.replication.FindKey), Changed: n.statusChanged,
+		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(n.replication.FindKey), Changed: n.changed.Send,
 		Progress: c.Progress, Log: c.Log,
 	})
 	if err != nil {
@@ -205,14 +206,6 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	}
 	n.metrics.registry.MustRegister(newReleaseMetrics(n.releases.Status))
 	return nil
-}
-
-// statusChanged asks for the status to be sent at once.
-func (n *Node) statusChanged() {
-	select {
-	case n.changed <- struct{}{}:
-	default:
-	}
 }
 
 // awaitOrigin returns when the node has every change, or can do without.

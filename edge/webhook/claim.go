@@ -151,7 +151,7 @@ func (s *Sender) refill(q *queue) {
 	if q.more && !q.refilling && !s.stopping && q.low() {
 		q.refilling = true
 		s.refills.push(q)
-		s.claimNow.send()
+		s.claimNow.Send()
 	}
 }
 

@@ -113,7 +113,7 @@ func (s *Sender) record(i *item, o deliveries.Outcome) {
 	q := s.queues[i.SubscriptionID]
 	s.keep(q, 0, len(o.Attempt.Excerpt))
 	s.outcomes = append(s.outcomes, outcome{o, q, i.size() + len(o.Attempt.Excerpt)})
-	s.writeNow.send()
+	s.writeNow.Send()
 }
 
 // unlease ends the lease of an item that was not tried, unless another process has claimed

@@ -72,7 +72,7 @@ func (s *Sender) ensureFresh(q *queue, now time.Time) bool {
 	switch {
 	case !q.refreshing:
 	case !fresh:
-		s.refreshNow.send()
+		s.refreshNow.Send()
 	default:
 		s.refreshIn(s.c.EndpointAge / 8)
 	}
@@ -90,7 +90,7 @@ func (s *Sender) mayCancel(q *queue) bool {
 func (s *Sender) refreshIn(d time.Duration) {
 	if !s.refreshSoon {
 		s.refreshSoon = true
-		time.AfterFunc(d, s.refreshNow.send)
+		time.AfterFunc(d, s.refreshNow.Send)
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *Sender) takeStale() (queues []*queue) {
 		queues = append(queues, s.stale.pop())
 	}
 	if s.stale.len() > 0 {
-		s.refreshNow.send() // for another to take
+		s.refreshNow.Send() // for another to take
 	}
 	if len(queues) > 0 {
 		s.refreshing++

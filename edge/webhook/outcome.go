@@ -66,7 +66,7 @@ func (s *Sender) nextBatch() []outcome {
 	if len(s.outcomes) == 0 {
 		s.outcomes = nil
 	} else {
-		s.writeNow.send()
+		s.writeNow.Send()
 	}
 	return batch
 }
@@ -114,6 +114,6 @@ func (s *Sender) forget(batch []outcome) {
 	}
 	s.schedule(now)
 	if s.refills.len() > 0 {
-		s.claimNow.send()
+		s.claimNow.Send()
 	}
 }

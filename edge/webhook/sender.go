@@ -11,6 +11,7 @@ import (
 	"partneredge/edge/backoff"
 	"partneredge/store"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/signal"
 )
 
 // Sender makes the deliveries that wait in the database. It is safe for
@@ -30,7 +31,7 @@ type Sender struct {
 	stopErr   error
 
 	// Each wakes a loop.
-	claimNow, scanNow, refreshNow, writeNow signal
+	claimNow, scanNow, refreshNow, writeNow signal.Signal
 
 	mu        sync.Mutex
 	stopping  bool
@@ -80,10 +81,10 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 		c:          c,
 		transport:  c.transport,
 		stopWrite:  make(chan struct{}),
-		claimNow:   make(signal, 1),
-		scanNow:    make(signal, 1),
-		refreshNow: make(signal, 1),
-		writeNow:   make(signal, 1),
+		claimNow:   signal.New(),
+		scanNow:    signal.New(),
+		refreshNow: signal.New(),
+		writeNow:   signal.New(),
 		queues:     make(map[string]*queue),
 		accounts:   make(map[string]*account),
 		held:       make(map[string]struct{}),
@@ -124,7 +125,7 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 // Wake starts a search of the database for deliveries that are due and that no Claimer
 // accepted: written by this process or, where several share the database, by
 // another.
-func (s *Sender) Wake() { s.scanNow.send() }
+func (s *Sender) Wake() { s.scanNow.Send() }
 
 // Stats returns the counts of this moment.
 func (s *Sender) Stats() Stats {
@@ -185,7 +186,7 @@ func (s *Sender) stop(ctx context.Context) error {
 
 // each calls step after each signal, again and again until step has nothing more
 // to do, and more and more seldom while it fails. It returns when ctx ends.
-func (s *Sender) each(ctx context.Context, wake signal, what string, step func(context.Context) (more bool, err error)) {
+func (s *Sender) each(ctx context.Context, wake signal.Signal, what string, step func(context.Context) (more bool, err error)) {
 	pause := newBackoff()
 	for wait(ctx, wake, -1) {
 		for ctx.Err() == nil {
@@ -204,19 +205,9 @@ func (s *Sender) each(ctx context.Context, wake signal, what string, step func(c
 // newBackoff spaces the steps of a loop whose database fails.
 func newBackoff() *backoff.Backoff { return backoff.New(50*time.Millisecond, 5*time.Second) }
 
-// signal wakes a loop. Signals that were not received yet become one.
-type signal chan struct{}
-
-func (c signal) send() {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // wait returns true after a signal, which never comes from nil, or after d, which
 // never passes when negative. It returns false when ctx ends first.
-func wait(ctx context.Context, c signal, d time.Duration) bool {
+func wait(ctx context.Context, c signal.Signal, d time.Duration) bool {
 	var passed <-chan time.Time
 	if d >= 0 {
 		passed = time.After(d)

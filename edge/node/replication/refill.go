@@ -173,7 +173,7 @@ func (b *refillBatch) ask(ctx context.Context, req *wire.KeysRequest, reply *wir
 }
 
 // outdate makes refillAll ask for the held keys again.
-func (r *replica) outdate() { signal(r.outdated) }
+func (r *replica) outdate() { r.outdated.Send() }
 
 // refillAll asks for the held keys again each time that all of them became stale, until all
 // are asked for, or ctx ends. An origin that cannot be reached behind a NATS server answers as

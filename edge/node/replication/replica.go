@@ -18,6 +18,7 @@ import (
 	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local"
+	"partneredge/store/signal"
 	"partneredge/wasm/abi"
 )
 
@@ -28,7 +29,7 @@ type replica struct {
 	ctx      context.Context // of fetches
 	flights  singleflight.Group
 	renewals chan string   // names of records to fetch because they changed
-	outdated chan struct{} // holds one: all records became stale
+	outdated signal.Signal // all records became stale
 	warnings *logging.Limiter
 	// unanswered is whether the last question for a view or a page got no answer in time,
 	// apart for each connection: a question that was lost with one says nothing of the next.
@@ -57,7 +58,7 @@ func viewName(kind store.ChangeKind, account string) string { return string(kind
 // newReplica returns a replica whose fetches end with ctx.
 func newReplica(ctx context.Context, cfg Config) *replica {
 	r := &replica{
-		Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: make(chan struct{}, 1), warnings: logging.New(cfg.Log),
+		Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: signal.New(), warnings: logging.New(cfg.Log),
 	}
 	r.disconnect()
 	return r

@@ -142,7 +142,7 @@ func (r *Replication) Start() error {
 func (r *Replication) connected() {
 	r.sync.state.connect()
 	r.handoff.Reconnected()
-	signal(r.reporter.reconnected)
+	r.reporter.reconnected.Send()
 }
 
 // lost is called each time that the connection ends.
@@ -168,11 +168,3 @@ func (r *Replication) Current() <-chan struct{} { return r.sync.state.current }
 // Stale reports whether the last message of the origin is so old that no record
 // may be served.
 func (r *Replication) Stale() bool { return !r.sync.trusts(local.Record{}) }
-
-// signal sends on c unless something waits there already.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store/ratelimit"
+	"partneredge/store/signal"
 )
 
 // reporter reports to the origin which rate-limit tokens the node has spent, and
@@ -18,8 +19,8 @@ import (
 type reporter struct {
 	Config
 	shares      chan *nats.Msg
-	urgentNoted chan struct{} // holds one: urgent is not empty
-	reconnected chan struct{} // holds one
+	urgentNoted signal.Signal // urgent is not empty
+	reconnected signal.Signal
 
 	mu     sync.Mutex
 	urgent map[string]struct{} // keys to report at once
@@ -55,7 +56,7 @@ const (
 func newReporter(cfg Config) (*reporter, error) {
 	r := &reporter{
 		Config: cfg, shares: make(chan *nats.Msg, maxShares),
-		urgentNoted: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
+		urgentNoted: signal.New(), reconnected: signal.New(),
 		urgent: map[string]struct{}{}, keys: map[string]struct{}{}, unconfirmed: map[string]*unconfirmed{},
 	}
 	r.usage = &usage{now: cfg.Now, warnings: logging.New(cfg.Log), hash: func(keyID string) string {
@@ -81,7 +82,7 @@ func (r *reporter) note(keyID string, when ratelimit.Urgency) {
 		return
 	}
 	if len(r.urgent) == 0 { // waking run for each request would cost as much as a request
-		signal(r.urgentNoted)
+		r.urgentNoted.Send()
 	}
 	r.urgent[keyID] = struct{}{}
 }

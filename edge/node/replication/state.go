@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"partneredge/store/signal"
 )
 
 // phase names a stage of keeping a node's replica in step with the origin.
@@ -36,7 +38,7 @@ const (
 type state struct {
 	up      func() bool // whether there is a connection
 	log     *slog.Logger
-	behind  chan struct{} // holds one: there are, or may be, changes to ask for
+	behind  signal.Signal // there are, or may be, changes to ask for
 	current chan struct{} // closed when the node first knew every change
 
 	mu      sync.Mutex
@@ -48,7 +50,7 @@ type state struct {
 
 func newState(up func() bool, log *slog.Logger) *state {
 	s := &state{
-		up: up, log: log, behind: make(chan struct{}, 1), current: make(chan struct{}),
+		up: up, log: log, behind: signal.New(), current: make(chan struct{}),
 		settled: make(chan struct{}), seen: time.Now(),
 	}
 	close(s.settled)
@@ -62,7 +64,7 @@ func (s *state) catchUp() {
 	}
 	s.phase = catchingUp
 	s.attempt++
-	signal(s.behind)
+	s.behind.Send()
 }
 
 // settle ends catching up. mu is held.

@@ -15,6 +15,7 @@ import (
 	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local"
+	"partneredge/store/signal"
 	"partneredge/wasm/abi"
 )
 
@@ -22,9 +23,9 @@ import (
 // origin may have made of a request that got no answer is revoked again.
 type subscriptions struct {
 	Config
-	asking  sync.Map      // ids of those that the origin is asked for now
-	givenUp sync.Map      // by id, when this process gave a subscription up: its time.Time
-	failed  chan struct{} // holds one
+	asking  sync.Map // ids of those that the origin is asked for now
+	givenUp sync.Map // by id, when this process gave a subscription up: its time.Time
+	failed  signal.Signal
 
 	underWay places.Places[caller] // requests of partners
 }
@@ -53,7 +54,7 @@ const (
 )
 
 func newSubscriptions(cfg Config) *subscriptions {
-	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1), underWay: places.Places[caller]{Each: maxOfCaller}}
+	return &subscriptions{Config: cfg, failed: signal.New(), underWay: places.Places[caller]{Each: maxOfCaller}}
 }
 
 // Subscribe implements host.Subscriptions.
@@ -106,7 +107,7 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 	giveUp := func() {
 		s.givenUp.Store(id, time.Now())
 		s.asking.Delete(id) // before the signal: run passes over what is asked for
-		signal(s.failed)
+		s.failed.Send()
 	}
 	intent := local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, KeyHash: hash, At: s.Now()}
 	if req.Once != nil {

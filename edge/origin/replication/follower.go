@@ -1,5 +1,7 @@
 package replication
 
+import "partneredge/store/signal"
+
 // Change is a node whose report is another than before.
 type Change struct {
 	Report
@@ -11,7 +13,7 @@ type Change struct {
 type Follower struct {
 	presence *Presence
 	changed  map[string]struct{} // ids of nodes, since the last Changed
-	heard    signal
+	heard    signal.Signal
 }
 
 // Follow returns a Follower, to whom all nodes are changed ones at first. The caller ends
@@ -19,7 +21,7 @@ type Follower struct {
 func (p *Presence) Follow() *Follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f := &Follower{presence: p, changed: make(map[string]struct{}), heard: newSignal()}
+	f := &Follower{presence: p, changed: make(map[string]struct{}), heard: signal.New()}
 	p.beats.followers[f] = struct{}{}
 	for id := range p.nodes {
 		f.changed[id] = struct{}{}

@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/logging"
 	"partneredge/store/central"
+	"partneredge/store/signal"
 )
 
 // TestOutageIsLoggedOnceAMinute holds that loops which ask the database every second do
@@ -29,7 +30,7 @@ func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
 		cfg := Config{DB: db, Log: log}
-		pump := &pump{Config: cfg, limited: logging.New(log), wake: newSignal()}
+		pump := &pump{Config: cfg, limited: logging.New(log), wake: signal.New()}
 		presence := &Presence{cfg: cfg, limited: logging.New(log)}
 		ctx, stop := context.WithCancel(t.Context())
 		var loops sync.WaitGroup

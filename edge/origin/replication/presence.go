@@ -333,7 +333,7 @@ func (p *Presence) receive(id string, s wire.Status) {
 		p.pushLong(longAfter)
 	}
 	for f := range p.beats.followers {
-		f.heard.send()
+		f.heard.Send()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store/central"
+	"partneredge/store/signal"
 )
 
 // Times and sizes of the pump.
@@ -24,7 +25,7 @@ const (
 type pump struct {
 	Config
 	limited *logging.Limiter // a database that is away fails every push
-	wake    signal
+	wake    signal.Signal
 	last    atomic.Int64 // the last change pushed
 
 	history string // that last is a number of

@@ -18,6 +18,7 @@ import (
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/store/central"
+	"partneredge/store/signal"
 )
 
 // Guard judges whether a webhook target may be called.
@@ -89,7 +90,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		presence: presence,
 		merge:    spending.New(spending.Config{DB: cfg.DB, Conn: cfg.Conn, Log: cfg.Log, Now: cfg.Now, Address: presence.Address}),
-		pump:     &pump{Config: cfg, limited: logging.New(cfg.Log), wake: newSignal(), long: presence.long},
+		pump:     &pump{Config: cfg, limited: logging.New(cfg.Log), wake: signal.New(), long: presence.long},
 		waker:    newWaker(cfg),
 	}
 	s.usage = &keyUsage{Config: cfg, confirm: s.merge.Confirm, limited: logging.New(cfg.Log)}
@@ -105,10 +106,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.unsubscribe = cfg.DB.OnCommit(func(c central.Commit) {
 		if len(c.Changes) > 0 {
-			s.pump.wake.send()
+			s.pump.wake.Send()
 		}
 		if c.Deliveries > 0 {
-			s.waker.wake.send()
+			s.waker.wake.Send()
 		}
 	})
 	running, cancel := context.WithCancel(context.Background())
@@ -136,16 +137,3 @@ func (s *Server) LastChange() int64 { return s.pump.last.Load() }
 
 // MergedKeys counts the keys whose rate-limit reports are merged.
 func (s *Server) MergedKeys() int { return s.merge.Keys() }
-
-// signal wakes a loop: sends to it never block, and those that it has not
-// received yet become one.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) send() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/wire"
+	"partneredge/store/signal"
 )
 
 // wakePause is the shortest time between two wake-ups that one origin process
@@ -20,11 +21,11 @@ const wakePause = 10 * time.Millisecond
 type waker struct {
 	Config
 	self string // names this process
-	wake signal
+	wake signal.Signal
 }
 
 func newWaker(cfg Config) *waker {
-	return &waker{Config: cfg, self: rand.Text(), wake: newSignal()}
+	return &waker{Config: cfg, self: rand.Text(), wake: signal.New()}
 }
 
 // start subscribes to the others.

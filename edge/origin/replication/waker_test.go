@@ -62,14 +62,14 @@ func TestWaker(t *testing.T) {
 		}
 	}
 	for range 1000 {
-		first.wake.send()
+		first.wake.Send()
 	}
 	receive("wake of the second", secondWoken)
 	flush(t, server.Conn())
 	if n := len(firstWoken); n > 0 {
 		t.Errorf("the first woke itself %d times", n)
 	}
-	second.wake.send()
+	second.wake.Send()
 	receive("wake of the first", firstWoken)
 	for name, woken := range map[string]chan bool{"first": firstWoken, "second": secondWoken} {
 		if len(woken) > 500 {

@@ -19,6 +19,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/signal"
 )
 
 // Times of rollouts.
@@ -49,7 +50,7 @@ type Config struct {
 type Controller struct {
 	config  Config
 	limited *logging.Limiter // a database that is away fails every step
-	wake    chan struct{}    // holds one: a rollout was written by this process
+	wake    signal.Signal    // a rollout was written by this process
 	stale   atomic.Bool      // likewise
 
 	// Of run alone:
@@ -82,7 +83,7 @@ type sent struct {
 // Start a Controller. The caller ends it with Stop.
 func Start(cfg Config) *Controller {
 	c := &Controller{
-		config: cfg, limited: logging.New(cfg.Log), began: cfg.Now(), wake: make(chan struct{}, 1),
+		config: cfg, limited: logging.New(cfg.Log), began: cfg.Now(), wake: signal.New(),
 		nodes: cfg.Nodes.Follow(), fleet: newFleet(), orders: make(map[string]sent),
 	}
 	c.unsubscribe = cfg.DB.OnCommit(func(commit central.Commit) {
@@ -90,10 +91,7 @@ func Start(cfg Config) *Controller {
 			return
 		}
 		c.stale.Store(true)
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+		c.wake.Send()
 	})
 	running, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel

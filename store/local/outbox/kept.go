@@ -147,7 +147,7 @@ func (o *Outbox) offerAgain() (failed error) {
 	failed = errors.Join(failed, o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.Path)))
 	if n := o.waiting - before; n > 0 {
 		o.cfg.Log.Warn("items that were handed over are offered again", "items", n)
-		o.signal()
+		o.wake.Send()
 	}
 	return failed
 }

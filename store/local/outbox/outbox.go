@@ -15,6 +15,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/durable"
+	"partneredge/store/signal"
 )
 
 // Outbox keeps items in files of its own, its segments, until they have been handed
@@ -28,7 +29,7 @@ type Outbox struct {
 	queue   *queue
 	stop    context.CancelFunc // of the goroutine that asks for upkeep
 	running sync.WaitGroup
-	wake    chan struct{}
+	wake    signal.Signal
 
 	jobs sync.Pool // of *job, to use again
 	room room
@@ -107,7 +108,7 @@ func Open(c Config) (*Outbox, error) {
 	c.Now = func() time.Time { return clock().Round(0) } // as the files' times are, and so that a jump shows
 	o := &Outbox{
 		cfg: c, seed: maphash.MakeSeed(), zeros: make([]byte, preallocate),
-		queue: newQueue(), wake: make(chan struct{}, 1),
+		queue: newQueue(), wake: signal.New(),
 	}
 	o.jobs.New = func() any { return &job{done: make(chan error, 2)} }
 	if err := o.load(); err != nil {
@@ -117,7 +118,7 @@ func Open(c Config) (*Outbox, error) {
 	o.tidy()
 	o.measure()
 	if o.waiting > 0 {
-		o.signal()
+		o.wake.Send()
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	o.stop = stop
@@ -296,11 +297,4 @@ func (o *Outbox) await(ctx context.Context, j *job) error {
 	j.reset()
 	o.jobs.Put(j)
 	return err
-}
-
-func (o *Outbox) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
 }

@@ -207,7 +207,7 @@ func (o *Outbox) note(g *group, base int64) {
 		o.tail.items.add(a.hash, base+int64(a.at), a.size)
 	}
 	o.waiting += len(g.adds)
-	o.signal()
+	o.wake.Send()
 }
 
 // prepareTail makes the tail ready for size bytes of records. What is in a tail whose sync

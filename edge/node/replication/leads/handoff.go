@@ -17,6 +17,7 @@ import (
 	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local/outbox"
+	"partneredge/store/signal"
 	"partneredge/wasm/abi"
 )
 
@@ -25,7 +26,7 @@ import (
 type Handoff struct {
 	cfg         Config
 	warnings    *logging.Limiter
-	reconnected chan struct{} // holds one
+	reconnected signal.Signal
 
 	// Of Run alone:
 	batch    link.Portion         // most leads in the next request
@@ -48,19 +49,14 @@ const (
 // NewHandoff returns a Handoff, which hands leads over while it runs.
 func NewHandoff(cfg Config) *Handoff {
 	return &Handoff{
-		cfg: cfg, warnings: logging.New(cfg.Log), reconnected: make(chan struct{}, 1),
+		cfg: cfg, warnings: logging.New(cfg.Log), reconnected: signal.New(),
 		batch: link.NewPortion(maxBatch), deferred: map[string]time.Time{}, rejected: true,
 	}
 }
 
 // Reconnected is called each time that there is a connection: the origin may take what it
 // did not take before.
-func (h *Handoff) Reconnected() {
-	select {
-	case h.reconnected <- struct{}{}:
-	default:
-	}
-}
+func (h *Handoff) Reconnected() { h.reconnected.Send() }
 
 // Run hands leads over until ctx ends.
 func (h *Handoff) Run(ctx context.Context) {

@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/signal"
 )
 
 // TestMadeUpKeysAreForgotten: a node that reports keys which do not exist has the origin hold
@@ -93,7 +94,7 @@ func TestOldLimitsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		limits := map[string]central.KeyLimit{"key_real": {PerMinute: 8}}
-		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(context.Context, []string) (map[string]central.KeyLimit, error) {
+		k := &keyLimits{now: time.Now, noted: signal.New(), read: func(context.Context, []string) (map[string]central.KeyLimit, error) {
 			if away.Load() {
 				return nil, store.ErrUnavailable
 			}
@@ -133,7 +134,7 @@ func TestOldLimitsAreRenewed(t *testing.T) {
 func TestLimitsOfADatabaseThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int32
-		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(ctx context.Context, _ []string) (map[string]central.KeyLimit, error) {
+		k := &keyLimits{now: time.Now, noted: signal.New(), read: func(ctx context.Context, _ []string) (map[string]central.KeyLimit, error) {
 			looks.Add(1)
 			defer looks.Add(-1)
 			<-ctx.Done()
@@ -182,7 +183,7 @@ func TestLimitsOfADatabaseThatHangs(t *testing.T) {
 func TestLimitsOfASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		takes, damaged := 2*lookTime, errors.New("a damaged row")
-		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(ctx context.Context, ids []string) (map[string]central.KeyLimit, error) {
+		k := &keyLimits{now: time.Now, noted: signal.New(), read: func(ctx context.Context, ids []string) (map[string]central.KeyLimit, error) {
 			if slices.Contains(ids, "key_damaged") {
 				return nil, damaged
 			}

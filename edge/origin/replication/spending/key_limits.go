@@ -10,6 +10,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/signal"
 )
 
 // limitFor is for how long a key's limit is believed without a look at the
@@ -33,7 +34,7 @@ const noneKept = 5 * wire.MaxSpendKeys
 type keyLimits struct {
 	read  func(ctx context.Context, ids []string) (map[string]central.KeyLimit, error) // from the database
 	now   func() time.Time
-	noted chan struct{} // holds one: there are old ones
+	noted signal.Signal // there are old ones
 
 	mu      sync.Mutex
 	held    map[string]keyLimit
@@ -101,10 +102,7 @@ func (k *keyLimits) renewLater(ids []string) {
 			k.old[id] = struct{}{}
 		}
 	}
-	select {
-	case k.noted <- struct{}{}:
-	default:
-	}
+	k.noted.Send()
 }
 
 // run looks up what is old, until ctx ends.

@@ -19,6 +19,7 @@ import (
 	"partneredge/store/central"
 	"partneredge/store/grant"
 	"partneredge/store/ratelimit"
+	"partneredge/store/signal"
 )
 
 // Config of a Merger. Every field is required.
@@ -48,12 +49,12 @@ type Merger struct {
 	buckets ratelimit.Merger
 	lives   lives
 	limits  *keyLimits
-	wake    chan struct{} // holds one: a share may be due
+	wake    signal.Signal // a share may be due
 }
 
 // New returns a Merger, which tells nodes what others spent while it runs.
 func New(cfg Config) *Merger {
-	return &Merger{cfg: cfg, limits: &keyLimits{read: cfg.DB.KeyLimits, now: cfg.Now, noted: make(chan struct{}, 1)}, wake: make(chan struct{}, 1)}
+	return &Merger{cfg: cfg, limits: &keyLimits{read: cfg.DB.KeyLimits, now: cfg.Now, noted: signal.New()}, wake: signal.New()}
 }
 
 // Keys counts the keys whose reports are merged.
@@ -102,10 +103,7 @@ func (m *Merger) Report(ctx context.Context, node string, vouched bool, s wire.S
 	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
 	shares := m.buckets.Merge(from, counted, m.cfg.Now().UnixMicro())
 	maps.Copy(shares, apart)
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Send()
 	return cmp.Or(m.publish(from, shares), refused, unread)
 }
 
