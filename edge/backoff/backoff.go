@@ -1,5 +1,5 @@
 // Package backoff computes how long to wait between tries that keep failing:
-// exponentially longer, with jitter, up to a maximum.
+// exponentially longer, with jitter, up to a maximum. It also pauses and ticks until a context ends.
 package backoff
 
 import (
@@ -46,5 +46,18 @@ func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
+	}
+}
+
+// Every calls do at each tick, until ctx ends.
+func Every(ctx context.Context, d time.Duration, do func()) {
+	tick := time.Tick(d)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+			do()
+		}
 	}
 }

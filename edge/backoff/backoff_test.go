@@ -63,3 +63,19 @@ func TestWait(t *testing.T) {
 		}
 	})
 }
+
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		began, calls := time.Now(), 0
+		backoff.Every(ctx, time.Second, func() {
+			if calls++; time.Since(began) != time.Duration(calls)*time.Second {
+				t.Errorf("call %d after %v", calls, time.Since(began))
+			}
+		})
+		if ended := time.Since(began); calls != 3 || ended != 3500*time.Millisecond {
+			t.Errorf("%d calls in %v", calls, ended)
+		}
+	})
+}

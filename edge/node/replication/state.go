@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/store/signal"
 )
 
@@ -198,17 +199,7 @@ func (s *state) settling() <-chan struct{} {
 
 // watch looks for suspensions of the process until ctx ends.
 func (s *state) watch(ctx context.Context) {
-	tick := time.Tick(suspensionCheck)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-			s.mu.Lock()
-			s.checkSuspension()
-			s.mu.Unlock()
-		}
-	}
+	backoff.Every(ctx, suspensionCheck, func() { s.present() })
 }
 
 // Between returns the time between two moments, the longer of what two clocks say: the

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"partneredge/edge/origin/admin"
-	"partneredge/edge/origin/listener/attempts"
 	"partneredge/store"
 	"partneredge/store/central/audit"
 	"partneredge/store/durable"
@@ -79,20 +78,7 @@ func (s *Server) holder(r *http.Request, sent string) (store.Actor, error) {
 	return actor, err
 }
 
-// noteWrongs notes wrong tokens that were not noted as they came, until ctx ends.
-func (s *Server) noteWrongs(ctx context.Context) {
-	tick := time.Tick(attempts.ReportEvery)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-			s.noteReports(ctx)
-		}
-	}
-}
-
-// noteReports writes to the audit log the wrong tokens that are not in it.
+// noteReports writes to the audit log the wrong tokens that were not noted as they came.
 func (s *Server) noteReports(ctx context.Context) {
 	named, others := s.attempts.Reports()
 	for _, one := range named {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/certificate"
 	"partneredge/edge/connections"
 	"partneredge/edge/origin/admin"
@@ -154,7 +155,9 @@ func Start(cfg Config) (*Server, error) {
 			s.log.Error("admin API ended", "err", err)
 		}
 	})
-	s.serving.Go(func() { s.noteWrongs(running) })
+	s.serving.Go(func() {
+		backoff.Every(running, attempts.ReportEvery, func() { s.noteReports(running) })
+	})
 	return s, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -152,29 +153,16 @@ func (p *Presence) replace(nodes map[string]store.Node) {
 
 // run refreshes the nodes until ctx ends.
 func (p *Presence) run(ctx context.Context) {
-	everyTick(ctx, nodesEvery, func() {
+	backoff.Every(ctx, nodesEvery, func() {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
 			p.limited.Warn("refresh", "cannot read the nodes", "err", err)
 		}
 	})
 }
 
-// everyTick calls do at each tick, until ctx ends.
-func everyTick(ctx context.Context, every time.Duration, do func()) {
-	tick := time.Tick(every)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-			do()
-		}
-	}
-}
-
 // writeAll writes heartbeats down until ctx ends. Revocations do not wait for it.
 func (p *Presence) writeAll(ctx context.Context) {
-	everyTick(ctx, nodesEvery, func() {
+	backoff.Every(ctx, nodesEvery, func() {
 		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
 			for i := range due {
 				due[i].At = p.Shared(due[i].At)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/wire"
 	"partneredge/store/central"
 )
@@ -60,7 +61,7 @@ func (r *requests) startProbes() {
 	}
 	failed := 0 // in a row
 	r.queue.probes.Go(func() {
-		everyTick(ctx, probeEvery, func() {
+		backoff.Every(ctx, probeEvery, func() {
 			err := r.probe(ctx)
 			switch {
 			case ctx.Err() != nil:

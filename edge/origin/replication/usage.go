@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -92,18 +93,10 @@ func (u *keyUsage) add(counter usage.Counter, count usage.Count) {
 
 // run writes until ctx ends, and then once more.
 func (u *keyUsage) run(ctx context.Context) {
-	tick := time.Tick(usageEvery)
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUsage)
-			defer cancel()
-			u.write(last)
-			return
-		case <-tick:
-			u.write(ctx)
-		}
-	}
+	backoff.Every(ctx, usageEvery, func() { u.write(ctx) })
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUsage)
+	defer cancel()
+	u.write(last)
 }
 
 // write writes what was gathered, or keeps it.

@@ -158,17 +158,11 @@ func (h *Handoff) OfferAgain(ctx context.Context) error {
 // OfferDue tries until ctx ends what OfferAgain could not do.
 func (h *Handoff) OfferDue(ctx context.Context) {
 	retry := backoff.New(time.Second, time.Minute)
-	check := time.Tick(time.Second)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check:
-			if h.cfg.Store.Cursor().OfferDue {
-				retry.Wait(ctx, h.offerOnceMore(ctx))
-			}
+	backoff.Every(ctx, time.Second, func() {
+		if h.cfg.Store.Cursor().OfferDue {
+			retry.Wait(ctx, h.offerOnceMore(ctx))
 		}
-	}
+	})
 }
 
 // offerOnceMore holds mu until the offer is no longer due, so that one which becomes
