@@ -15,8 +15,8 @@ import (
 
 	"partneredge/edge/connections"
 	"partneredge/edge/node/openapi"
-	"partneredge/edge/node/requestlog"
 	"partneredge/edge/proxies"
+	"partneredge/edge/wire"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
@@ -85,8 +85,8 @@ func (n *Node) moduleFront(findKey func(context.Context, netip.Addr, string) con
 // answered counts an answer, and keeps it in the request log.
 func (n *Node) answered(_ context.Context, o *httpfront.Outcome) {
 	n.metrics.answered(o)
-	n.requests.Add(&requestlog.Entry{
-		ID: o.RequestID, At: o.At, Took: o.Took, KeyID: o.Principal.KeyID, AccountID: o.Principal.AccountID,
+	n.requests.Add(&wire.AnsweredRequest{
+		ID: o.RequestID, At: o.At, TookUS: o.Took.Microseconds(), KeyID: o.Principal.KeyID, AccountID: o.Principal.AccountID,
 		Method: o.Method, Route: o.Route, Status: o.Status, Code: o.Refusal.Code, Reason: o.Refusal.Reason,
 	})
 }

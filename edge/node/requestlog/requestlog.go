@@ -16,7 +16,8 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
-	"time"
+
+	"partneredge/edge/wire"
 )
 
 // Bounds, in requests.
@@ -26,21 +27,7 @@ const (
 	shards   = 16 // of keys; one more holds what has no known key
 )
 
-// Entry is a request that was answered.
-type Entry struct {
-	ID        string // req_…
-	At        time.Time
-	Took      time.Duration
-	KeyID     string // "": refused before the key was known
-	AccountID string
-	Method    string
-	Route     string // such as /api/v2/public/webhooks/{id}; "": none has the path
-	Status    int
-	Code      string // the field error of the answer, "" for none
-	Reason    string
-}
-
-// Log keeps entries. Its methods may be called from many goroutines at once.
+// Log keeps requests that were answered. Its methods may be called from many goroutines at once.
 type Log struct {
 	seed   maphash.Seed
 	shards [shards + 1]shard
@@ -55,8 +42,8 @@ func New() *Log {
 	return l
 }
 
-// Add keeps an entry. It copies what it keeps of the strings.
-func (l *Log) Add(e *Entry) {
+// Add keeps a request. It copies what it keeps of the strings.
+func (l *Log) Add(e *wire.AnsweredRequest) {
 	if len(e.ID) != idSize {
 		return // not of this node
 	}
@@ -67,22 +54,22 @@ func (l *Log) Add(e *Entry) {
 	l.shards[at].add(e, most)
 }
 
-// Find returns the entry with an id.
-func (l *Log) Find(id string) (e Entry, found bool) {
+// Find returns the request with an id.
+func (l *Log) Find(id string) (e wire.AnsweredRequest, found bool) {
 	for i := range l.shards {
 		if e, found = l.shards[i].find(id); found {
 			return e, true
 		}
 	}
-	return Entry{}, false
+	return wire.AnsweredRequest{}, false
 }
 
-// List returns the newest entries of a key and of an account, where "" is any, that keep
+// List returns the newest requests of a key and of an account, where "" is any, that keep
 // takes, newest first and at most limit.
-func (l *Log) List(keyID, accountID string, limit int, keep func(*Entry) bool) (all []Entry) {
+func (l *Log) List(keyID, accountID string, limit int, keep func(*wire.AnsweredRequest) bool) (all []wire.AnsweredRequest) {
 	for i := range l.shards {
 		all = l.shards[i].list(all, keyID, accountID, keep)
 	}
-	slices.SortFunc(all, func(a, b Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) })
+	slices.SortFunc(all, func(a, b wire.AnsweredRequest) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) })
 	return all[:min(len(all), limit)]
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"partneredge/edge/wire"
 )
 
 const most = (shards + 1) * PerShard // requests that a Log keeps
@@ -14,15 +16,15 @@ func id(n int) string { return fmt.Sprintf("req_%026d", n) }
 
 // kept adds a request of a key, answered at a time.
 func kept(l *Log, n int, key string) {
-	l.Add(&Entry{ID: id(n), At: time.UnixMicro(int64(n)), Took: time.Millisecond, KeyID: key, AccountID: "acc_" + key, Method: "GET", Route: "/r", Status: 200})
+	l.Add(&wire.AnsweredRequest{ID: id(n), At: time.UnixMicro(int64(n)), TookUS: 1000, KeyID: key, AccountID: "acc_" + key, Method: "GET", Route: "/r", Status: 200})
 }
 
 func TestFindAndList(t *testing.T) {
 	l := New()
-	want := Entry{ID: id(1), At: time.UnixMicro(7), Took: 3 * time.Microsecond, KeyID: "k", AccountID: "a", Method: "POST", Route: "/leads", Status: 400, Code: "invalid_lead", Reason: "name_required"}
+	want := wire.AnsweredRequest{ID: id(1), At: time.UnixMicro(7).UTC(), TookUS: 3, KeyID: "k", AccountID: "a", Method: "POST", Route: "/leads", Status: 400, Code: "invalid_lead", Reason: "name_required"}
 	l.Add(&want)
-	l.Add(&Entry{ID: id(2), At: time.UnixMicro(8), Status: 401, Code: "unauthorized", Reason: "unknown_api_key"})
-	l.Add(&Entry{ID: "of another", KeyID: "k", Status: 200})
+	l.Add(&wire.AnsweredRequest{ID: id(2), At: time.UnixMicro(8), Status: 401, Code: "unauthorized", Reason: "unknown_api_key"})
+	l.Add(&wire.AnsweredRequest{ID: "of another", KeyID: "k", Status: 200})
 	if got, found := l.Find(id(1)); !found || got != want {
 		t.Errorf("found %+v, want %+v", got, want)
 	}
@@ -90,9 +92,9 @@ func TestBounds(t *testing.T) {
 func TestTextsAreBounded(t *testing.T) {
 	l := New()
 	for n := range 2 * textsMost {
-		l.Add(&Entry{ID: id(n), KeyID: "k", Status: 400, Reason: fmt.Sprint("reason_", n)})
+		l.Add(&wire.AnsweredRequest{ID: id(n), KeyID: "k", Status: 400, Reason: fmt.Sprint("reason_", n)})
 	}
-	l.Add(&Entry{ID: id(9999), KeyID: "l", Status: 400, Reason: strings.Repeat("x", textMost+1)})
+	l.Add(&wire.AnsweredRequest{ID: id(9999), KeyID: "l", Status: 400, Reason: strings.Repeat("x", textMost+1)})
 	if got, found := l.Find(id(2*textsMost - 1)); !found || got.Reason != "" {
 		t.Errorf("one text too many: %+v", got)
 	}
@@ -109,7 +111,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		e := Entry{ID: id(1), At: time.Now(), Took: time.Millisecond, AccountID: "acc", Method: "GET", Route: "/api/v2/public/agents/me", Status: 200}
+		e := wire.AnsweredRequest{ID: id(1), At: time.Now(), TookUS: 1000, AccountID: "acc", Method: "GET", Route: "/api/v2/public/agents/me", Status: 200}
 		for i := 0; pb.Next(); i++ {
 			e.KeyID = keys[i%len(keys)]
 			l.Add(&e)
@@ -117,4 +119,4 @@ func BenchmarkAdd(b *testing.B) {
 	})
 }
 
-func every(*Entry) bool { return true }
+func every(*wire.AnsweredRequest) bool { return true }

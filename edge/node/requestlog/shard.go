@@ -5,11 +5,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"partneredge/edge/wire"
 )
 
 const idSize = 30 // of req_ and 26 characters
 
-// record is an Entry as it is kept, without pointers, so that the garbage collector has
+// record is a wire.AnsweredRequest as it is kept, without pointers, so that the garbage collector has
 // nothing to follow. Texts are numbers of shard.texts.
 type record struct {
 	at                          int64 // microseconds since the Unix epoch
@@ -49,20 +51,20 @@ func (s *shard) init() {
 	s.texts, s.numbers = []string{""}, map[string]uint16{"": 0}
 }
 
-func (s *shard) add(e *Entry, bound int) {
+func (s *shard) add(e *wire.AnsweredRequest, bound int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.ringOf(e, bound)
 	at := s.slot(r)
 	*at = record{
-		at: e.At.UnixMicro(), took: uint32(min(e.Took.Microseconds(), 1<<32-1)), status: uint16(e.Status),
+		at: e.At.UnixMicro(), took: uint32(min(e.TookUS, 1<<32-1)), status: uint16(e.Status),
 		method: s.number(e.Method), route: s.number(e.Route), code: s.number(e.Code), reason: s.number(e.Reason),
 	}
 	copy(at.id[:], e.ID)
 }
 
-// ringOf returns the ring of the entry's key as the one used last.
-func (s *shard) ringOf(e *Entry, bound int) *ring {
+// ringOf returns the ring of the request's key as the one used last.
+func (s *shard) ringOf(e *wire.AnsweredRequest, bound int) *ring {
 	if at := s.rings[e.KeyID]; at != nil {
 		s.used.MoveToFront(at)
 		return at.Value.(*ring)
@@ -114,7 +116,7 @@ func (s *shard) number(text string) uint16 {
 	return n
 }
 
-func (s *shard) find(id string) (Entry, bool) {
+func (s *shard) find(id string) (wire.AnsweredRequest, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at := s.used.Front(); at != nil; at = at.Next() {
@@ -125,10 +127,10 @@ func (s *shard) find(id string) (Entry, bool) {
 			}
 		}
 	}
-	return Entry{}, false
+	return wire.AnsweredRequest{}, false
 }
 
-func (s *shard) list(all []Entry, keyID, accountID string, keep func(*Entry) bool) []Entry {
+func (s *shard) list(all []wire.AnsweredRequest, keyID, accountID string, keep func(*wire.AnsweredRequest) bool) []wire.AnsweredRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at := s.used.Front(); at != nil; at = at.Next() {
@@ -145,9 +147,9 @@ func (s *shard) list(all []Entry, keyID, accountID string, keep func(*Entry) boo
 	return all
 }
 
-func (s *shard) entry(r *ring, at *record) Entry {
-	return Entry{
-		ID: string(at.id[:]), At: time.UnixMicro(at.at), Took: time.Duration(at.took) * time.Microsecond,
+func (s *shard) entry(r *ring, at *record) wire.AnsweredRequest {
+	return wire.AnsweredRequest{
+		ID: string(at.id[:]), At: time.UnixMicro(at.at).UTC(), TookUS: int64(at.took),
 		KeyID: r.keyID, AccountID: r.accountID, Method: s.texts[at.method], Route: s.texts[at.route],
 		Status: int(at.status), Code: s.texts[at.code], Reason: s.texts[at.reason],
 	}
