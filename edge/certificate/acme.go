@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -48,10 +49,7 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	from := &transport{base: http.DefaultTransport}
-	client := &acme.Client{DirectoryURL: c.URL, HTTPClient: &http.Client{Transport: from}}
-	if c.URL == "" {
-		client.DirectoryURL = autocert.DefaultACMEDirectory
-	}
+	client := &acme.Client{DirectoryURL: cmp.Or(c.URL, autocert.DefaultACMEDirectory), HTTPClient: &http.Client{Transport: from}}
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
 		if err != nil {

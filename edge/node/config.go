@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func (c Config) withDefaults() (Config, error) {
 		if c.TLSCert != "" {
 			return c, errors.New("there are a certificate in files and ACME hosts")
 		}
-		or(&c.ACME.Dir, filepath.Join(c.Data, "acme"))
+		c.ACME.Dir = cmp.Or(c.ACME.Dir, filepath.Join(c.Data, "acme"))
 	}
 	if c.MinRelease != "" {
 		if err := release.CheckVersion(c.MinRelease); err != nil {
@@ -168,39 +169,29 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ModuleCPU < 0 {
 		return c, fmt.Errorf("ModuleCPU is %v, less than nothing", c.ModuleCPU)
 	}
-	or(&c.Cache, filepath.Join(c.Data, "cache"))
+	c.Cache = cmp.Or(c.Cache, filepath.Join(c.Data, "cache"))
 	c.setDefaults()
 	return c, nil
 }
 
 // setDefaults sets the defaults that need no other field.
 func (c *Config) setDefaults() {
-	or(&c.Listen, "127.0.0.1:0")
-	or(&c.Metrics, "127.0.0.1:0")
-	or(&c.HandshakeTimeout, 5*time.Second)
-	or(&c.ReadTimeout, 15*time.Second)
-	or(&c.WriteTimeout, 30*time.Second)
-	or(&c.ReadOrigin, 3*time.Second)
-	or(&c.WriteOrigin, 8*time.Second)
-	or(&c.StartTimeout, 30*time.Second)
-	or(&c.MaxStale, time.Hour)
-	or(&c.Version, "dev")
-	or(&c.callTimeout, max(callTimeout, max(c.ReadOrigin, c.WriteOrigin)+2*time.Second))
-	or(&c.placeTimeout, placeTimeout)
-	or(&c.connections, partnerConnections)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:0")
+	c.Metrics = cmp.Or(c.Metrics, "127.0.0.1:0")
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 5*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 15*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
+	c.ReadOrigin = cmp.Or(c.ReadOrigin, 3*time.Second)
+	c.WriteOrigin = cmp.Or(c.WriteOrigin, 8*time.Second)
+	c.StartTimeout = cmp.Or(c.StartTimeout, 30*time.Second)
+	c.MaxStale = cmp.Or(c.MaxStale, time.Hour)
+	c.Version = cmp.Or(c.Version, "dev")
+	c.callTimeout = cmp.Or(c.callTimeout, max(callTimeout, max(c.ReadOrigin, c.WriteOrigin)+2*time.Second))
+	c.placeTimeout = cmp.Or(c.placeTimeout, placeTimeout)
+	c.connections = cmp.Or(c.connections, partnerConnections)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-}
-
-// or sets a field that has its zero value.
-func or[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 
@@ -208,7 +199,7 @@ func or[T comparable](field *T, value T) {
 func (c Config) tls(expiry *certificate.Expiry) (*tls.Config, error) {
 	switch {
 	case len(c.ACME.Hosts) > 0:
-		or(&c.ACME.Log, c.Log)
+		c.ACME.Log = cmp.Or(c.ACME.Log, c.Log)
 		config, err := certificate.ACME(c.ACME)
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func Start(ctx context.Context, c Config) (*Tracer, error) {
 	if c.Region != "" {
 		about = append(about, attribute.String("edge.region", c.Region))
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	t := &Tracer{sampler: sdk.TraceIDRatioBased(c.Ratio)}
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(&quietExporter{SpanExporter: exporter, log: c.Log}),

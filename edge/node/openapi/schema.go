@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -66,10 +67,7 @@ func (s *specification) field(name string, schema object, required bool) field {
 		return field{}
 	}
 	actual := s.actual(schema)
-	description := schema.text("description")
-	if description == "" {
-		description = actual.text("description")
-	}
+	description := cmp.Or(schema.text("description"), actual.text("description"))
 	f := field{Name: name, Type: s.typeOf(schema), Required: required, Description: s.markdown(description)}
 	if c := actual.get("const"); c != nil {
 		f.Values = []string{fmt.Sprint(c)}
