@@ -31,7 +31,7 @@ type ACMEConfig struct {
 	// Default: none.
 	Email string
 	// Log gets a warning a minute for each host that has no certificate or whose
-	// certificate is not renewed in time, with the reason. Default: nothing is logged.
+	// certificate is not renewed in time, with the reason. Required.
 	Log *slog.Logger
 }
 
@@ -44,9 +44,6 @@ type ACMEConfig struct {
 func ACME(c ACMEConfig) (*tls.Config, error) {
 	if len(c.Hosts) == 0 || c.Dir == "" {
 		return nil, errors.New("ACME: Hosts and Dir are required")
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
 	}
 	from := &transport{base: http.DefaultTransport}
 	client := &acme.Client{DirectoryURL: cmp.Or(c.URL, autocert.DefaultACMEDirectory), HTTPClient: &http.Client{Transport: from}}

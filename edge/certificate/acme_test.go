@@ -90,7 +90,7 @@ func TestACME(t *testing.T) {
 		t.Fatal(err)
 	}
 	directory, caFile, roots := authority(t, ln.Addr().(*net.TCPAddr).Port)
-	c := ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: filepath.Join(t.TempDir(), "acme"), URL: directory, CA: caFile, Email: "ops@example.com"}
+	c := ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: filepath.Join(t.TempDir(), "acme"), URL: directory, CA: caFile, Email: "ops@example.com", Log: slog.New(slog.DiscardHandler)}
 
 	serve := func(c ACMEConfig, ln net.Listener) (addr string) {
 		t.Helper()
@@ -162,7 +162,7 @@ func TestHandshakesLeaveTheAuthority(t *testing.T) {
 	}))
 	defer authority.Close()
 	defer close(answers)
-	config, err := ACME(ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL})
+	config, err := ACME(ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func held(t *testing.T, host, name string) (dial func(client *tls.Config) error)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	c := ACMEConfig{Hosts: []string{host}, Dir: t.TempDir(), URL: "http://" + silent.Addr().String()}
+	c := ACMEConfig{Hosts: []string{host}, Dir: t.TempDir(), URL: "http://" + silent.Addr().String(), Log: slog.New(slog.DiscardHandler)}
 	cert, key := certificatetest.Pair(t, 1, name)
 	if err := os.WriteFile(filepath.Join(c.Dir, name), append(key, cert...), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// FilesConfig configures Files.
+// FilesConfig configures Files. Every field is required.
 type FilesConfig struct {
-	// Cert and Key are PEM files. Required.
+	// Cert and Key are PEM files.
 	Cert, Key string
-	// Every is the least time before the files are read again, for a new connection or
-	// an Expiry that watches them.
-	// Default: 1 s.
-	Every time.Duration
-	// Log gets one line for each change of the files. Default: nothing is logged.
+	// Log gets one line for each change of the files.
 	Log *slog.Logger
-	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
+
+// readAgain is the least time before the files are read again, for a new connection or
+// an Expiry that watches them.
+const readAgain = time.Second
 
 // Files provides a certificate that is in two files with its key. Connections made
 // after the files have changed get the new certificate. While the two files do not
@@ -39,15 +38,6 @@ type Files struct {
 
 // Open reads the files, which must be valid.
 func Open(c FilesConfig) (*Files, error) {
-	if c.Every == 0 {
-		c.Every = time.Second
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	f := &Files{FilesConfig: c, checked: c.Now()}
 	var err error
 	if f.pair, f.content, err = f.read(); err != nil {
@@ -63,7 +53,7 @@ func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.c
 func (f *Files) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.Now(); now.Sub(f.checked).Abs() >= f.Every {
+	if now := f.Now(); now.Sub(f.checked).Abs() >= readAgain {
 		f.checked = now
 		f.check()
 	}

@@ -77,7 +77,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestFilesMustBeGoodAtFirst(t *testing.T) {
-	if _, err := Open(FilesConfig{Cert: "none", Key: "none"}); err == nil || !strings.HasPrefix(err.Error(), "read certificate: ") {
+	if _, err := Open(FilesConfig{Cert: "none", Key: "none", Log: slog.New(slog.DiscardHandler), Now: time.Now}); err == nil || !strings.HasPrefix(err.Error(), "read certificate: ") {
 		t.Errorf("files that are not there: %v", err)
 	}
 }
@@ -86,7 +86,9 @@ func TestFilesMustBeGoodAtFirst(t *testing.T) {
 // new one gets the new certificate.
 func TestReplacedUnderConnections(t *testing.T) {
 	dir := t.TempDir()
-	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Every: time.Nanosecond}
+	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Log: slog.New(slog.DiscardHandler)}
+	now := time.Now()
+	c.Now = func() time.Time { now = now.Add(readAgain); return now } // the files are read for each connection
 	put := func(serial int64) {
 		t.Helper()
 		cert, key := certificatetest.Pair(t, serial, "127.0.0.1")
