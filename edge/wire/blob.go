@@ -56,10 +56,6 @@ func (m *BlobReply) parseFast(text string) bool {
 	return !s.bad && s.rest == ""
 }
 
-func (m *BlobReply) clear() { *m = BlobReply{} }
-
-func (m *BlobReply) expand() bool { return true }
-
 // base64 reads bytes in base64 and the quote behind them.
 func (s *scanner) base64() []byte {
 	text, rest, ok := strings.Cut(s.rest, `"`)

@@ -25,11 +25,6 @@ type fast interface {
 	// parseFast reads a message in the form that appendFast writes. When it returns
 	// false the message may be half read.
 	parseFast(text string) bool
-	// clear makes it the zero message.
-	clear()
-	// expand turns the short form of changes that encoding/json has read into changes.
-	// It returns false where there is an error in it.
-	expand() bool
 }
 
 func (m *Changed) appendFast(b []byte) (_ []byte, ok bool) {
@@ -59,8 +54,6 @@ func (m *Changed) parseFast(text string) bool {
 	return !s.bad && s.rest == ""
 }
 
-func (m *Changed) clear() { *m = Changed{} }
-
 func (m *ChangesReply) appendFast(b []byte) ([]byte, bool) {
 	b, ok := appendMessage(b, &m.Head, appendChanges, m.Changes, m.Latest, m.History)
 	if m.Reset {
@@ -78,10 +71,6 @@ func (m *ChangesReply) parseFast(text string) bool {
 	s.literal("}")
 	return !s.bad && s.rest == ""
 }
-
-func (m *ChangesReply) clear() { *m = ChangesReply{} }
-
-func (m *ChangesReply) expand() bool { return true }
 
 // appendMessage returns b with a message but for its end, whose changes list writes.
 func appendMessage(b []byte, h *Head, list func([]byte, []store.Change) ([]byte, bool), changes []store.Change, latest int64, history string) (_ []byte, ok bool) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"unsafe"
 )
 
@@ -36,9 +37,10 @@ func Decode(data []byte, m Message) error {
 	var err error
 	if f, ok := m.(fast); !ok || !f.parseFast(unsafe.String(unsafe.SliceData(data), len(data))) {
 		if ok {
-			f.clear()
+			reflect.ValueOf(m).Elem().SetZero() // the message may be half read
 		}
-		if err = json.Unmarshal(data, m); err == nil && ok && !f.expand() {
+		err = json.Unmarshal(data, m)
+		if c, ok := m.(*Changed); ok && err == nil && !c.expand() {
 			err = errShort
 		}
 	}
