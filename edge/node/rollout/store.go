@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -74,14 +73,8 @@ func openStore(cfg Config) (*releaseStore, error) {
 // load reads what remember wrote last. A file that cannot be read is set aside and
 // counts as none.
 func (s *releaseStore) load() {
-	text, err := os.ReadFile(s.file)
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &s.kept)
-	}
-	if err == nil {
+	err := durable.ReadJSON(s.file, &s.kept)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return
 	}
 	s.kept = keptRelease{}

@@ -38,11 +38,7 @@ type trials struct {
 // read is none.
 func openTrials(disk durable.Disk, file string, log *slog.Logger) trials {
 	t := trials{disk: disk, file: file}
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, &t.died)
-	}
-	switch {
+	switch err := durable.ReadJSON(file, &t.died); {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		log.Error("damaged file ignored", "file", file, "err", err)
