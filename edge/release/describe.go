@@ -9,6 +9,7 @@ import (
 // Artifact describes a release or a signature by its OCI manifest.
 type Artifact struct {
 	Type    string               // ArtifactType or SignatureType
+	Version string               // as an annotation says, which may say anything
 	Subject string               // digest of the release that a signature is of
 	Blobs   []ocispec.Descriptor // the config is last; of a signature, minisign's text is first
 }
@@ -24,11 +25,11 @@ func Describe(manifest []byte) (Artifact, error) {
 	}
 	if kind.ArtifactType != SignatureType {
 		m, err := readManifest(manifest)
-		return Artifact{Type: m.ArtifactType, Blobs: append(m.Layers, m.Config)}, err
+		return Artifact{Type: m.ArtifactType, Version: m.Annotations[ocispec.AnnotationVersion], Blobs: append(m.Layers, m.Config)}, err
 	}
 	m, layer, err := readSignatureManifest(manifest)
 	if err != nil {
 		return Artifact{}, err
 	}
-	return Artifact{m.ArtifactType, string(m.Subject.Digest), []ocispec.Descriptor{layer, m.Config}}, nil
+	return Artifact{m.ArtifactType, m.Annotations[ocispec.AnnotationVersion], string(m.Subject.Digest), []ocispec.Descriptor{layer, m.Config}}, nil
 }

@@ -2,7 +2,6 @@ package release
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,15 +84,14 @@ func (d *Dir) blobs() string { return filepath.Join(d.path, ocispec.ImageBlobsDi
 // may look like one, so its digests are checked.
 func (d *Dir) note(text []byte) {
 	a, err := Describe(text)
-	var m ocispec.Manifest
-	if err != nil || json.Unmarshal(text, &m) != nil {
+	if err != nil {
 		return
 	}
 	one := kept{blobs: a.Blobs, subject: digest.Digest(a.Subject), Descriptor: ocispec.Descriptor{
-		MediaType: m.MediaType, ArtifactType: a.Type, Digest: digest.FromBytes(text), Size: int64(len(text)),
+		MediaType: ocispec.MediaTypeImageManifest, ArtifactType: a.Type, Digest: digest.FromBytes(text), Size: int64(len(text)),
 	}}
-	if v := m.Annotations[ocispec.AnnotationVersion]; CheckVersion(v) == nil {
-		one.Annotations = map[string]string{ocispec.AnnotationRefName: v}
+	if CheckVersion(a.Version) == nil {
+		one.Annotations = map[string]string{ocispec.AnnotationRefName: a.Version}
 	}
 	d.manifests[one.Digest] = one
 }
@@ -137,12 +135,8 @@ func (d *Dir) read(name digest.Digest, limit int64) ([]byte, error) {
 }
 
 // Fetch opens a release from the directory and asks src only for what is missing or
-// damaged there. It verifies all of the release before it keeps it on disk. If src
-// is nil, the error of a missing blob is ErrNotFound.
+// damaged there. It verifies all of the release before it keeps it on disk.
 func (d *Dir) Fetch(ctx context.Context, src Source, name string, p Policy) (*Release, error) {
-	if src == nil {
-		return Open(ctx, d, name, p)
-	}
 	s := &patched{own: d, from: src, policy: p}
 	r, err := Open(ctx, s, name, p)
 	if err != nil || !s.asked {

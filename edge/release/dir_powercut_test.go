@@ -50,8 +50,8 @@ func TestDirOutlivesAPowerCut(t *testing.T) {
 		if known != (err == nil) || done && !known {
 			t.Errorf("cut at file %d: the manifest is there: %t, and of the release: %v", n, known, err)
 		}
-		if _, err := d.Fetch(t.Context(), nil, name, trusting(key)); done && err != nil {
-			t.Errorf("fetched before the cut: %v", err)
+		if _, err := Open(t.Context(), d, name, trusting(key)); done && err != nil {
+			t.Errorf("kept before the cut: %v", err)
 		}
 	}
 }

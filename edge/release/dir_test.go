@@ -60,6 +60,14 @@ func fetch(t *testing.T, d *Dir, src Source, name string, p Policy) *Release {
 	return r
 }
 
+// reopen opens a release that a directory has all of.
+func reopen(t *testing.T, d *Dir, name string, p Policy) {
+	t.Helper()
+	if _, err := Open(t.Context(), d, name, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDirKeeps checks that a fetched release can be opened without the source, also
 // after a restart, and that damaged content, and nothing else, is fetched again.
 func TestDirKeeps(t *testing.T) {
@@ -72,8 +80,8 @@ func TestDirKeeps(t *testing.T) {
 	if len(src.blobs) != 8 || src.signatures != 1 { // manifest, config, three modules with theirs
 		t.Errorf("asked for %d blobs and %d times for signatures", len(src.blobs), src.signatures)
 	}
-	fetch(t, openDir(t, path), nil, name, trusting(key))
-	_, err := openDir(t, t.TempDir()).Fetch(t.Context(), nil, name, trusting(key))
+	reopen(t, openDir(t, path), name, trusting(key))
+	_, err := Open(t.Context(), openDir(t, t.TempDir()), name, trusting(key))
 	wants(t, err, ErrNotFound)
 
 	file := func(d digest.Digest) string { return filepath.Join(path, "blobs", "sha256", d.Encoded()) }
@@ -95,7 +103,7 @@ func TestDirKeeps(t *testing.T) {
 			if err := damage(hit); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := openDir(t, path).Fetch(t.Context(), nil, name, trusting(key)); err == nil {
+			if _, err := Open(t.Context(), openDir(t, path), name, trusting(key)); err == nil {
 				t.Errorf("%s: opened what is damaged", what)
 			}
 			src := &asked{Source: OCI(s)}
@@ -103,14 +111,14 @@ func TestDirKeeps(t *testing.T) {
 			if len(src.blobs) != 1 || src.blobs[0] != hit {
 				t.Errorf("%s: asked for %v, want %s", what, src.blobs, hit)
 			}
-			fetch(t, openDir(t, path), nil, name, trusting(key))
+			reopen(t, openDir(t, path), name, trusting(key))
 		}
 	}
 	// Neither the index nor what a killed process left is relied on.
 	for _, index := range []string{"index.json", "oci-layout", filepath.Join("blobs", "sha256", ".part-1")} {
 		writeFile(t, filepath.Join(path, index), "{")
 	}
-	fetch(t, openDir(t, path), nil, name, trusting(key))
+	reopen(t, openDir(t, path), name, trusting(key))
 	if left, _ := filepath.Glob(filepath.Join(path, "blobs", "sha256", ".part-*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -182,9 +190,9 @@ func TestDirShares(t *testing.T) {
 	if err := d.Prune(names[1]); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Fetch(t.Context(), nil, names[0], trusting(key))
+	_, err := Open(t.Context(), d, names[0], trusting(key))
 	wants(t, err, ErrNotFound)
-	fetch(t, d, nil, names[1], trusting(key))
+	reopen(t, d, names[1], trusting(key))
 	if err := d.Prune(); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +228,7 @@ func TestPruneMakesRoom(t *testing.T) {
 	if err != nil {
 		t.Fatalf("restarted: %v", err)
 	}
-	fetch(t, again, nil, stays, trusting(key))
+	reopen(t, again, stays, trusting(key))
 }
 
 // TestDirSignatures checks that signatures are fetched again if the kept ones do not
@@ -235,7 +243,7 @@ func TestDirSignatures(t *testing.T) {
 	wants(t, err, ErrWrongKey)
 	s.sign(name, after)
 	fetch(t, d, OCI(s), name, trusting(after))
-	fetch(t, d, nil, name, trusting(after))
+	reopen(t, d, name, trusting(after))
 	src := &asked{Source: OCI(s)}
 	fetch(t, d, src, name, trusting(before))
 	if src.signatures != 0 {
@@ -284,6 +292,6 @@ func TestWhatIsNoSignature(t *testing.T) {
 		if err := d.Prune(name); err != nil {
 			t.Error(err)
 		}
-		fetch(t, d, nil, name, trusting(key))
+		reopen(t, d, name, trusting(key))
 	}
 }

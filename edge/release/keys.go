@@ -1,8 +1,6 @@
 package release
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -38,10 +36,10 @@ func parseKeys(text []byte) (keys []minisign.PublicKey, err error) {
 	if len(text) > maxKeys {
 		return nil, fmt.Errorf("more than %d bytes", maxKeys)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxKeys)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "untrusted comment:") {
 			continue
 		}
@@ -50,9 +48,6 @@ func parseKeys(text []byte) (keys []minisign.PublicKey, err error) {
 			return nil, fmt.Errorf("line %d is no public key of minisign's", n)
 		}
 		keys = append(keys, key)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	if len(keys) == 0 {
 		return nil, errors.New("no key in it")
