@@ -15,14 +15,13 @@ const maxOperators = 16
 // operators answers what the origin asks on behalf of operators.
 type operators struct {
 	Config
-	lockouts      lockouts
 	aboutLockouts chan *nats.Msg
 	aboutRequests chan *nats.Msg
 }
 
 func newOperators(cfg Config) *operators {
 	return &operators{
-		Config: cfg, lockouts: lockouts{cfg},
+		Config:        cfg,
 		aboutLockouts: make(chan *nats.Msg, maxOperators), aboutRequests: make(chan *nats.Msg, maxOperators),
 	}
 }
@@ -43,7 +42,7 @@ func (o *operators) run(ctx context.Context) {
 			return
 		case m := <-o.aboutLockouts:
 			var req wire.LockoutsRequest
-			o.reply(wire.VerbLockouts, m, &req, func() wire.Message { return o.lockouts.answer(req) })
+			o.reply(wire.VerbLockouts, m, &req, func() wire.Message { return o.answerLockouts(req) })
 		case m := <-o.aboutRequests:
 			var req wire.RequestsRequest
 			o.reply(wire.VerbRequests, m, &req, func() wire.Message { return o.Requests(req) })
@@ -60,12 +59,10 @@ func (o *operators) reply(verb string, m *nats.Msg, req wire.Message, answer fun
 	}
 }
 
-// lockouts lists and ends lockouts for the origin's operators.
-type lockouts struct{ Config }
-
-func (l *lockouts) answer(req wire.LockoutsRequest) *wire.LockoutsReply {
+// answerLockouts lists lockouts, and ends them where that is asked for.
+func (o *operators) answerLockouts(req wire.LockoutsRequest) *wire.LockoutsReply {
 	reply := new(wire.LockoutsReply)
-	list, all := l.Store.Lockouts.List(req.Network, wire.MaxLockouts)
+	list, all := o.Store.Lockouts.List(req.Network, wire.MaxLockouts)
 	reply.All = all
 	for _, one := range list {
 		reply.Lockouts = append(reply.Lockouts, wire.Lockout{Address: one.Address, LeftMS: one.Left.Milliseconds()})
@@ -74,11 +71,11 @@ func (l *lockouts) answer(req wire.LockoutsRequest) *wire.LockoutsReply {
 		return reply
 	}
 	var err error
-	if reply.Cleared, err = l.Store.Lockouts.Clear(req.Network); err != nil {
-		l.Log.Error("lockouts were ended but may come back after a restart", "err", err)
+	if reply.Cleared, err = o.Store.Lockouts.Clear(req.Network); err != nil {
+		o.Log.Error("lockouts were ended but may come back after a restart", "err", err)
 		reply.Failure = wire.Internal
 		return reply
 	}
-	l.Log.Info("an operator ended lockouts", "network", req.Network, "ended", reply.Cleared)
+	o.Log.Info("an operator ended lockouts", "network", req.Network, "ended", reply.Cleared)
 	return reply
 }

@@ -10,23 +10,19 @@ import (
 	"partneredge/store/durable"
 )
 
-// compileLock makes nodes that share a compile cache compile a module once: the
-// first one compiles, the others wait and read what it left in the cache.
-//
-// A file named by a module's digest marks it as compiled. A mark of a module that
-// the cache has lost costs time, and nothing else.
-type compileLock struct {
-	dir string
-}
-
-// lock returns when nobody else compiles the module of a digest. The caller passes
+// lockCompile returns when nobody else compiles the module of a digest. The caller passes
 // to unlock whether it has compiled the module.
-func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compiled bool), err error) {
-	mark := filepath.Join(l.dir, strings.TrimPrefix(digest, "sha256:"))
+//
+// Nodes that share a compile cache compile a module once: the first one compiles, the others
+// wait and read what it left in the cache. A file named by a module's digest marks it as
+// compiled. A mark of a module that the cache has lost costs time, and nothing else.
+func (l *loader) lockCompile(ctx context.Context, digest string) (unlock func(compiled bool), err error) {
+	dir := filepath.Join(l.cfg.Cache, "compiled")
+	mark := filepath.Join(dir, strings.TrimPrefix(digest, "sha256:"))
 	if _, err := os.Stat(mark); err == nil {
 		return func(bool) {}, nil
 	}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mark compiled module: %w", err)
 	}
 	unlockFile, err := durable.AwaitFile(ctx, mark+".lock")

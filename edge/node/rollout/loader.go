@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -21,12 +20,7 @@ import (
 
 // loader opens the modules of releases.
 type loader struct {
-	cfg  Config
-	lock compileLock
-}
-
-func newLoader(cfg Config) *loader {
-	return &loader{cfg: cfg, lock: compileLock{filepath.Join(cfg.Cache, "compiled")}}
+	cfg Config
 }
 
 // openFolder opens the modules of the node's own disk. progress may be nil.
@@ -126,7 +120,7 @@ func (l *loader) pruneCache() {
 }
 
 func (l *loader) openModule(ctx context.Context, m release.Module, admitted admission.Admitted) (*host.Module, error) {
-	unlock, err := l.lock.lock(ctx, m.Digest())
+	unlock, err := l.lockCompile(ctx, m.Digest())
 	if err != nil {
 		return nil, fmt.Errorf("open module %s: %w", m.Name, err)
 	}

@@ -114,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	loader := newLoader(cfg)
+	loader := &loader{cfg}
 	first, refusal, err := openFirst(ctx, cfg, store, loader)
 	if err != nil {
 		return nil, err

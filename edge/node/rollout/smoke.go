@@ -20,9 +20,9 @@ import (
 // returns why it would be refused. cache is the runtime's. A call may take much longer than
 // on a node: this machine may be slower, and busy.
 func Check(ctx context.Context, r *release.Release, runtime *host.Runtime, cache string) error {
-	l := newLoader(Config{
+	l := &loader{Config{
 		Runtime: runtime, Cache: cache, CallCPU: time.Minute, CallTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
-	})
+	}}
 	d, err := l.openRelease(ctx, r, func() {})
 	if err == nil {
 		d.leave()
