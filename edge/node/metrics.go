@@ -80,12 +80,15 @@ func (m *metrics) replication() replication.Counters {
 func (m *metrics) service(outOfService func() string) {
 	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "edge", Name: "node_in_service", Help: "1 while the partner API is served and its /healthz answers 200; else 0.",
-	}, func() float64 {
-		if outOfService() == "" {
-			return 1
-		}
-		return 0
-	})
+	}, func() float64 { return bit(outOfService() == "") })
+}
+
+// bit returns 1 for true and 0 for false.
+func bit(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // watch adds the gauges, which are read when they are collected.
@@ -93,12 +96,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge := func(name, help string, value func() float64) {
 		promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: name, Help: help}, value)
 	}
-	gauge("origin_connected", "1 while there is a connection to the origin.", func() float64 {
-		if connected() {
-			return 1
-		}
-		return 0
-	})
+	gauge("origin_connected", "1 while there is a connection to the origin.", func() float64 { return bit(connected()) })
 	gauge("node_time_seconds", "The node's clock, in seconds since 1970.", func() float64 { return float64(now().UnixMilli()) / 1000 })
 	gauge("sync_change", "Number of the last change taken in.", func() float64 { return float64(s.Cursor().Seq) })
 	gauge("sync_age_seconds", "Time since the node last knew every change; 0 before the first time.", func() float64 {
@@ -112,12 +110,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge("keys_held_bytes", "Memory that key records take, about.", func() float64 { return float64(s.Keys.Bytes()) })
 	gauge("views_held", "Views of accounts held.", func() float64 { return float64(s.Views.Len()) })
 	gauge("views_held_bytes", "Memory that views take, about.", func() float64 { return float64(s.Views.Bytes()) })
-	gauge("limits_in_memory", "1 while limits or records are kept in memory alone, since the disk takes nothing.", func() float64 {
-		if s.InMemory() {
-			return 1
-		}
-		return 0
-	})
+	gauge("limits_in_memory", "1 while limits or records are kept in memory alone, since the disk takes nothing.", func() float64 { return bit(s.InMemory()) })
 	gauge("lockouts", "Addresses that are locked out after failed authentications.", func() float64 {
 		_, all := s.Lockouts.List(netip.Prefix{}, 0)
 		return float64(all)
