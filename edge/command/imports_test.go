@@ -141,7 +141,7 @@ func TestImportRules(t *testing.T) {
 			because: "the listener is handed its console, and lets in by tokens alone"},
 		{of: "edge/origin/replication", only: []string{"edge/backoff", "edge/hint", "edge/logging", "edge/origin/registry", "edge/places", "edge/release", "edge/tracing", "edge/wire", "store/...", "wasm/..."},
 			because: "it answers nodes, and sees neither operators nor who decides on releases"},
-		{of: "edge/origin/replication/spending", only: []string{"edge/wire", "store/...", "wasm/..."},
+		{of: "edge/origin/replication/spending", only: []string{"edge/backoff", "edge/wire", "store/...", "wasm/..."},
 			because: "it merges what nodes report, whoever received it"},
 		{of: "edge/origin/rollout", only: []string{"edge/backoff", "edge/canary", "edge/hint", "edge/logging", "edge/origin/registry", "edge/origin/replication/...", "edge/places", "edge/release", "edge/tracing", "edge/wire", "store/...", "wasm/..."},
 			because: "it decides by what nodes report, and sees no operators"},

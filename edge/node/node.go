@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/closers"
 	"partneredge/edge/hosts"
 	"partneredge/edge/node/replication"
@@ -309,10 +310,7 @@ func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.H
 func (n *Node) Stop(ctx context.Context) error {
 	if n.ready.Swap(false) && n.config.Drain > 0 {
 		n.config.Log.Info("node drains: balancers are told to send no more requests", "for", n.config.Drain)
-		select {
-		case <-ctx.Done():
-		case <-time.After(n.config.Drain):
-		}
+		backoff.Pause(ctx, n.config.Drain)
 	}
 	if err := n.started.Close(ctx); err != nil {
 		return fmt.Errorf("stop node: %w", err)

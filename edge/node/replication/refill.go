@@ -90,12 +90,8 @@ func (f Refill) Run(ctx context.Context) error {
 
 // rest waits for a time of up to most.
 func rest(ctx context.Context, most time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(rand.N(max(most, 1))):
-		return nil
-	}
+	backoff.Pause(ctx, rand.N(max(most, 1)))
+	return ctx.Err()
 }
 
 // refillBatch is a refill of some keys.

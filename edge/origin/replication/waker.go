@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/wire"
 	"partneredge/store/signal"
 )
@@ -45,9 +46,7 @@ func (w *waker) run(ctx context.Context) {
 	if err != nil {
 		panic(err) // a message of two strings always encodes
 	}
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -56,11 +55,6 @@ func (w *waker) run(ctx context.Context) {
 		if err := w.Conn.Publish(wire.WakeUp, body); err != nil && ctx.Err() == nil {
 			w.Log.Debug("waking the other origins", "err", err)
 		}
-		pause.Reset(wakePause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
+		backoff.Pause(ctx, wakePause)
 	}
 }

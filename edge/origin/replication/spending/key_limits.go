@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -135,10 +136,7 @@ func (k *keyLimits) renew(ctx context.Context) (more bool) {
 		return false
 	}
 	if _, err := k.look(ctx, ids, renewTime); err != nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookAgain):
-		}
+		backoff.Pause(ctx, lookAgain)
 		return false
 	}
 	return true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -136,9 +137,7 @@ func (m *Merger) Run(ctx context.Context) {
 	forget := time.Tick(forgetEvery)
 	again := time.NewTimer(shareAgain)
 	defer again.Stop()
-	pause := time.NewTimer(SharePause)
-	defer pause.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -159,11 +158,6 @@ func (m *Merger) Run(ctx context.Context) {
 		if more {
 			again.Reset(shareAgain)
 		}
-		pause.Reset(SharePause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
+		backoff.Pause(ctx, SharePause)
 	}
 }
