@@ -63,10 +63,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.failed.Error("accept", "connections cannot be accepted", "addr", l.Addr().String(), "err", err)
 			return nil, passing{err}
 		}
-		tcp, ok := conn.(*net.TCPConn)
-		if !ok {
-			panic("a listener of something else than TCP")
-		}
+		tcp := conn.(*net.TCPConn)
 		if leave, ok := l.enter(tcp.RemoteAddr().String()); ok {
 			l.taken.Add(1)
 			return &boundedConn{TCPConn: tcp, leave: func() {

@@ -108,10 +108,7 @@ func (l *ParkingListener) acceptAll() {
 			}
 			continue
 		}
-		tcp, ok := accepted.(socket)
-		if !ok {
-			panic("a listener of something else than TCP")
-		}
+		tcp := accepted.(socket)
 		c := &conn{halfCloser: tcp, listener: l, socket: &below{socket: tcp}}
 		c.served = c
 		if l.TLS == nil {

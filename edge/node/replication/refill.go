@@ -60,7 +60,7 @@ type Refill struct {
 	// Put takes a key in; nil is one that the origin does not have. asked is the moment
 	// before the question, seq the last change that the key includes.
 	Put func(hash string, key *store.Key, seq int64, asked Asked) error
-	// Unread is called with a key that the origin cannot read. The others go on. Optional.
+	// Unread is called with a key that the origin cannot read. The others go on.
 	Unread func(hash string)
 }
 
@@ -122,7 +122,7 @@ func (b *refillBatch) get(ctx context.Context, hashes []string, tries int) error
 	case errors.Is(err, link.ErrInternal) && b.failures < refillFailures:
 		b.retry.Wait(ctx, err)
 		b.failures++
-		b.unread(hashes[0])
+		b.Unread(hashes[0])
 		return nil
 	case err != nil:
 		return err
@@ -132,7 +132,7 @@ func (b *refillBatch) get(ctx context.Context, hashes []string, tries int) error
 	}
 	for i, hash := range hashes {
 		if slices.Contains(reply.Unread, i) {
-			b.unread(hash)
+			b.Unread(hash)
 			continue
 		}
 		if err := b.Put(hash, reply.Keys[i], reply.Seq, asked); err != nil {
@@ -140,12 +140,6 @@ func (b *refillBatch) get(ctx context.Context, hashes []string, tries int) error
 		}
 	}
 	return nil
-}
-
-func (f Refill) unread(hash string) {
-	if f.Unread != nil {
-		f.Unread(hash)
-	}
 }
 
 // ask asks until there is an answer, a few times: tries where the origin fails.

@@ -136,22 +136,17 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 // openFirst also returns why the release that ran last is refused, nil where it is not: where
 // it cannot be read, the origin mends it.
 func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loader) (d *deployment, refusal, err error) {
-	open := func(digest string) (*deployment, error) {
-		r, err := store.fetch(ctx, digest)
-		if err != nil {
-			return nil, err
-		}
-		d, err := loader.openRelease(ctx, r, func() {})
-		if digest == store.kept.Digest {
-			refusal = err
-		}
-		return d, err
-	}
 	for _, digest := range []string{store.kept.Digest, store.kept.Before} {
 		if digest == "" {
 			break // the modules of the node's own disk ran, and what ran before them may have been rolled back
 		}
-		d, err := open(digest)
+		r, err := store.fetch(ctx, digest)
+		if err == nil {
+			d, err = loader.openRelease(ctx, r, func() {})
+			if digest == store.kept.Digest {
+				refusal = err
+			}
+		}
 		if err == nil {
 			cfg.Log.Info("release runs", "digest", d.digest, "version", d.version)
 			return d, refusal, nil

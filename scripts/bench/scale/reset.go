@@ -144,7 +144,7 @@ func refillOne(ctx context.Context, l *link.Link, n int, refilled *atomic.Int64)
 	}
 	return replication.Refill{
 		Link: l, Asking: func() replication.Asked { return replication.Asked{} }, Hashes: hashes,
-		Wanted: func(string) bool { return true },
+		Wanted: func(string) bool { return true }, Unread: func(string) {},
 		Put: func(_ string, key *store.Key, _ int64, _ replication.Asked) error {
 			if key == nil {
 				return errors.New("a key is missing")
