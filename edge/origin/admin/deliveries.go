@@ -134,54 +134,33 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 	return ok(a.deliveryWithTries(r, delivery))
 }
 
-// recovery reads the times of the events whose deliveries are to be queued again, and where
-// to go on.
-func recovery(in adminapi.Recovery, v *input.Validator) (of store.Span, cursor string, err error) {
-	v.Text("since", in.Since, 64)
-	of = store.Span{Since: v.Time("since", in.Since), Until: v.Time("until", in.Until)}
-	cursor = v.Optional("cursor", in.Cursor, 200)
-	return of, cursor, v.Err()
-}
-
-// allowRecovery counts a recovery. What goes on is part of the request that began.
-func (a *api) allowRecovery(of, cursor string) error {
-	if cursor != "" {
-		return nil
-	}
-	return a.recoveries.allow(of)
-}
-
 // recoverTime bounds the work of one request that recovers deliveries: clients wait for 30 s.
 const recoverTime = 10 * time.Second
 
 // recoverDeliveries queues again what could not be delivered of the events of a span, as many
-// as it gets to.
+// as it gets to: of a subscription, or of all where the path names none.
 func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
-	of, cursor, err := recovery(in, v)
-	if err != nil {
+	v.Text("since", in.Since, 64)
+	span := store.Span{Since: v.Time("since", in.Since), Until: v.Time("until", in.Until)}
+	cursor := v.Optional("cursor", in.Cursor, 200) // where to go on
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
-	webhook, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return answer{}, err
+	limited, requeue := "all", a.DB.RecoverAllDeliveries
+	if id := r.PathValue("id"); id != "" {
+		if _, err := a.DB.Subscription(r.Context(), id); err != nil {
+			return answer{}, err
+		}
+		limited, requeue = id, func(ctx context.Context, of store.Span, after string, long time.Duration) (int, string, error) {
+			return a.DB.RecoverDeliveries(ctx, id, of, after, long)
+		}
 	}
-	if err := a.allowRecovery(webhook.ID, cursor); err != nil {
-		return answer{}, err
+	if cursor == "" { // what goes on is part of the request that began
+		if err := a.recoveries.allow(limited); err != nil {
+			return answer{}, err
+		}
 	}
-	queued, last, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, of, cursor, recoverTime)
-	return ok(adminapi.Recovered{Queued: queued, NextCursor: adminapi.Cursor(last)}, err)
-}
-
-// recoverAllDeliveries is recoverDeliveries for all subscriptions.
-func (a *api) recoverAllDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
-	of, cursor, err := recovery(in, v)
-	if err != nil {
-		return answer{}, err
-	}
-	if err := a.allowRecovery("all", cursor); err != nil {
-		return answer{}, err
-	}
-	queued, last, err := a.DB.RecoverAllDeliveries(r.Context(), of, cursor, recoverTime)
+	queued, last, err := requeue(r.Context(), span, cursor, recoverTime)
 	return ok(adminapi.Recovered{Queued: queued, NextCursor: adminapi.Cursor(last)}, err)
 }
 

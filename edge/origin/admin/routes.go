@@ -75,7 +75,7 @@ func (a *api) webhookRoutes() []route {
 		{"GET /admin/v1/accounts/{id}/events", a.streamEvents},
 		{"GET /admin/v1/deliveries/{id}", a.getDelivery},
 		{"POST /admin/v1/deliveries/{id}/retry", noBody(a.retryDelivery)},
-		{"POST /admin/v1/deliveries/recover", body("invalid_recovery", a.recoverAllDeliveries)},
+		{"POST /admin/v1/deliveries/recover", body("invalid_recovery", a.recoverDeliveries)},
 		{"POST /admin/v1/webhooks/{id}/recover", body("invalid_recovery", a.recoverDeliveries)},
 	}
 }
