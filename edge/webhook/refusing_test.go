@@ -24,7 +24,7 @@ func TestDialsOfATryArePaced(t *testing.T) {
 			_, _ = dial(t.Context(), "tcp", "192.0.2.1:443")
 		}
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(&tryContext{Context: t.Context()}, 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), tryKey{}, new(atomic.Int32)), 10*time.Second)
 		defer cancel()
 		var at []time.Duration
 		for ctx.Err() == nil {

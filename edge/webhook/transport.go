@@ -69,27 +69,14 @@ const (
 	maxDialPause = time.Second
 )
 
-// tryContext is the context of a try, which counts its connections.
-type tryContext struct {
-	context.Context
-	dials atomic.Int32
-}
-
+// tryKey is the key of the *atomic.Int32 that counts the connections of a try, in its context.
 type tryKey struct{}
-
-// Value implements context.Context.
-func (t *tryContext) Value(key any) any {
-	if key == (tryKey{}) {
-		return t
-	}
-	return t.Context.Value(key)
-}
 
 // paced returns dial with a pause before a try's next connection once it has made some.
 func paced(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if t, ok := ctx.Value(tryKey{}).(*tryContext); ok {
-			if n := t.dials.Add(1) - dialsAtOnce; n > 0 && !wait(ctx, nil, min(dialPause<<min(n-1, 10), maxDialPause)) {
+		if dials, ok := ctx.Value(tryKey{}).(*atomic.Int32); ok {
+			if n := dials.Add(1) - dialsAtOnce; n > 0 && !wait(ctx, nil, min(dialPause<<min(n-1, 10), maxDialPause)) {
 				return nil, context.Cause(ctx)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -76,7 +77,7 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, c *Config) 
 		r.attempt.Error = "the signing secret cannot be opened"
 		return r
 	}
-	limited, cancel := context.WithTimeout(&tryContext{Context: ctx}, c.Timeout)
+	limited, cancel := context.WithTimeout(context.WithValue(ctx, tryKey{}, new(atomic.Int32)), c.Timeout)
 	defer cancel()
 	// Not http.Client: it would follow redirects.
 	response, err := transport.RoundTrip(t.request(limited, r.attempt.Headers))
@@ -108,20 +109,10 @@ func readExcerpt(body io.ReadCloser, most time.Duration, cancel context.CancelFu
 	defer body.Close()
 	timer := time.AfterFunc(most, cancel)
 	defer timer.Stop()
-	kept := make([]byte, 0, 512)
-	for len(kept) < ExcerptMost {
-		if len(kept) == cap(kept) {
-			grown := make([]byte, len(kept), min(4*cap(kept), ExcerptMost))
-			copy(grown, kept)
-			kept = grown
-		}
-		n, err := body.Read(kept[len(kept):cap(kept)])
-		kept = kept[:len(kept)+n]
-		if err != nil {
-			return string(kept)
-		}
+	kept, err := io.ReadAll(io.LimitReader(body, ExcerptMost))
+	if err == nil {
+		_, _ = io.CopyN(io.Discard, body, drainMost)
 	}
-	_, _ = io.CopyN(io.Discard, body, drainMost)
 	return string(kept)
 }
 
