@@ -143,12 +143,12 @@ func createdIf(arose bool, body any, err error) (answer, error) {
 // body serves requests whose body is an In. The validator makes problems of the
 // kind.
 func body[In any](kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
-	return decoded(input.Decode, kind, serve)
+	return decoded(false, kind, serve)
 }
 
 // optionalBody is body for one that may be left out.
 func optionalBody[In any](kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
-	return decoded(input.DecodeOptional, kind, serve)
+	return decoded(true, kind, serve)
 }
 
 // noBody serves requests without a body, or with an empty object.
@@ -156,10 +156,10 @@ func noBody(serve handler) handler {
 	return optionalBody(input.KindBody, func(r *http.Request, _ struct{}, _ *input.Validator) (answer, error) { return serve(r) })
 }
 
-func decoded[In any](decode func(*http.Request, any) error, kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
+func decoded[In any](optional bool, kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
 	return func(r *http.Request) (answer, error) {
 		var in In
-		if err := decode(r, &in); err != nil {
+		if err := input.Decode(r, &in, optional); err != nil {
 			return answer{}, err
 		}
 		return serve(r, in, &input.Validator{Kind: kind})

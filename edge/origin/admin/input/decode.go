@@ -20,24 +20,15 @@ const (
 // FreeForm is the one field whose content is the caller's own.
 const FreeForm = "trigger_data"
 
-// Decode reads the body, one JSON object, into v. It is strict: a field that v
-// does not have, a field named twice, a wrong type, anything after the object,
-// and bytes that are not UTF-8 are problems.
-func Decode(r *http.Request, v any) error {
+// Decode reads the body, one JSON object, into v. One that is optional may be left out. It
+// is strict: a field that v does not have, a field named twice, a wrong type, anything
+// after the object, and bytes that are not UTF-8 are problems.
+func Decode(r *http.Request, v any, optional bool) error {
 	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
-	return decodeBody(body, v)
-}
-
-// DecodeOptional is Decode of a body that may be left out.
-func DecodeOptional(r *http.Request, v any) error {
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	if len(bytes.TrimSpace(body)) == 0 {
+	if optional && len(bytes.TrimSpace(body)) == 0 {
 		return nil
 	}
 	return decodeBody(body, v)
