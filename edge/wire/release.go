@@ -121,7 +121,8 @@ func (c ReleaseCounts) Plus(d ReleaseCounts) ReleaseCounts {
 }
 
 // Minus returns what was counted since before. If c counts fewer requests than
-// before, the node has restarted its counters and Minus returns c.
+// before, the node has restarted its counters and Minus returns c. A counter that lags
+// behind the others, since they are not read at one instant, counts nothing.
 func (c ReleaseCounts) Minus(before ReleaseCounts) ReleaseCounts {
 	if c.Requests < before.Requests {
 		return c

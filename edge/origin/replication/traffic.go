@@ -67,10 +67,7 @@ func (t *traffic) add(node, region string, now wire.Traffic, at time.Time) {
 	if !known || at.Sub(last.at) > trafficApart {
 		return
 	}
-	before := last.Traffic
-	if now.Requests < before.Requests {
-		before = wire.Traffic{Latency: make([]uint64, wire.LatencyBuckets)}
-	}
+	rise := wire.ReleaseCounts{Traffic: now}.Minus(wire.ReleaseCounts{Traffic: last.Traffic})
 	if t.regions[region] == nil {
 		t.regions[region] = new([trafficSlots]trafficSlot)
 	}
@@ -79,17 +76,13 @@ func (t *traffic) add(node, region string, now wire.Traffic, at time.Time) {
 	if slot.step != step {
 		*slot = trafficSlot{step: step}
 	}
-	slot.requests += rise(before.Requests, now.Requests)
-	slot.errors += rise(before.Errors, now.Errors)
-	slot.limited += rise(before.Limited, now.Limited)
+	slot.requests += rise.Requests
+	slot.errors += rise.Errors
+	slot.limited += rise.Limited
 	for i := range slot.latency {
-		slot.latency[i] += rise(before.Latency[i], now.Latency[i])
+		slot.latency[i] += rise.Latency[i]
 	}
 }
-
-// rise returns how much a counter grew. One node's counters are not read at one
-// instant, so one of them may lag behind the others.
-func rise(before, now uint64) uint64 { return now - min(before, now) }
 
 // steps of a region, oldest first, up to the last one that is over.
 func (t *traffic) steps(region string, now time.Time) []TrafficStep {
