@@ -102,31 +102,25 @@ const usageMostDays = 90
 // toKeys returns the JSON types of keys, with what each was used for if that can be read.
 func (a *api) toKeys(ctx context.Context, keys ...store.Key) []adminapi.Key {
 	shown, err := a.withUse(ctx, keys...)
-	if err == nil {
-		return shown
-	}
-	a.Log.Warn("keys are shown without what they were used for", "keys", len(keys), "err", err)
-	shown = make([]adminapi.Key, len(keys))
-	for i, k := range keys {
-		shown[i] = a.toKey(k)
+	if err != nil {
+		a.Log.Warn("keys are shown without what they were used for", "keys", len(keys), "err", err)
 	}
 	return shown
 }
 
-// withUse adds to keys what each was used for in the last days.
+// withUse returns the JSON types of keys, with what each was used for in the last days; with an
+// error they are without that.
 func (a *api) withUse(ctx context.Context, keys ...store.Key) ([]adminapi.Key, error) {
-	ids := make([]string, len(keys))
+	ids, shown := make([]string, len(keys)), make([]adminapi.Key, len(keys))
 	for i, k := range keys {
-		ids[i] = k.ID
+		ids[i], shown[i] = k.ID, a.toKey(k)
 	}
 	uses, err := a.DB.KeyUses(ctx, ids, a.firstDay(adminapi.UsageDays))
 	if err != nil {
-		return nil, err
+		return shown, err
 	}
-	shown := make([]adminapi.Key, len(keys))
-	for i, k := range keys {
-		use := uses[k.ID]
-		shown[i] = a.toKey(k)
+	for i, id := range ids {
+		use := uses[id]
 		shown[i].Usage = &adminapi.KeyUse{LastUsedAt: stamp(use.LastUsedAt), Days: adminapi.UsageDays, Requests: use.Requests, Limited: use.Limited}
 	}
 	return shown, nil
