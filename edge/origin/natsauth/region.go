@@ -64,7 +64,8 @@ func (a *Authority) RegionServer(id, region string, of Leaf, revoked map[string]
 // servers of all regions together, where these may do less than nodes need now. It
 // returns the files that it wrote.
 func (a *Authority) RenewShared(dir string) (renewed []string, err error) {
-	for file, mint := range map[string]func() (string, error){RegionUser: a.sharedUser, RegionSystemUser: a.sharedSystemUser} {
+	system := func() (string, string, error) { return a.regionSystemUser("region") }
+	for file, mint := range map[string]func() (string, string, error){RegionUser: a.sharedUser, RegionSystemUser: system} {
 		path := filepath.Join(dir, file)
 		again, err := renewUser(path, mint)
 		if err != nil {
@@ -92,7 +93,7 @@ func SharedKeys(dir string) (public, system string) {
 
 // renewUser replaces the credentials in a file, if there are any and they may do other
 // than fresh ones. It reports whether it did.
-func renewUser(path string, mint func() (string, error)) (renewed bool, err error) {
+func renewUser(path string, mint func() (string, string, error)) (renewed bool, err error) {
 	kept, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -100,7 +101,7 @@ func renewUser(path string, mint func() (string, error)) (renewed bool, err erro
 	if err != nil {
 		return false, err
 	}
-	credentials, err := mint()
+	credentials, _, err := mint()
 	if err != nil || sameUser(string(kept), credentials) {
 		return false, err
 	}
@@ -133,19 +134,13 @@ const inboxes = "*.*.*"
 // sharedUser makes credentials for the NATS servers of all regions, for those that have
 // not been enrolled one by one. They pass on what any node says whose address is its id,
 // never what the origin says to others, and do not hear what other regions' nodes ask.
-func (a *Authority) sharedUser() (credentials string, err error) {
-	credentials, _, err = mintUser(a.account, "region", func(u *jwt.UserClaims) {
+func (a *Authority) sharedUser() (credentials, publicKey string, err error) {
+	return mintUser(a.account, "region", func(u *jwt.UserClaims) {
 		u.Sub.Allow.Add(wire.Changes, wire.ToNode+">", inboxes)
 		for _, verb := range wire.NodeVerbs() {
 			u.Pub.Allow.Add(wire.AnyNode+verb, wire.AnyNode+verb+".>")
 		}
 	})
-	return credentials, err
-}
-
-func (a *Authority) sharedSystemUser() (credentials string, err error) {
-	credentials, _, err = a.regionSystemUser("region")
-	return credentials, err
 }
 
 // regionSystemUser makes credentials with which a region's server hears of the account's

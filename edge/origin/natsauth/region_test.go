@@ -23,7 +23,7 @@ func TestSharedUserIsMadeAnew(t *testing.T) {
 		}
 		return a
 	}
-	mint := func(credentials string, err error) string {
+	mint := func(credentials, _ string, err error) string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestSharedUserIsMadeAnew(t *testing.T) {
 	}{
 		{"none", "", false},
 		{"the same", mint(a.sharedUser()), false},
-		{"an older program's", mint(older, err), true},
+		{"an older program's", mint(older, "", err), true},
 		{"of other NATS keys", mint(open().sharedUser()), true},
 		{"damaged", mint(a.sharedUser())[:200], true},
 	} {
