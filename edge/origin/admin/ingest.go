@@ -39,12 +39,9 @@ func (a *api) addCoachingRun(r *http.Request, in adminapi.NewCoachingRun, v *inp
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
-	ctx, once, err := named(r, in)
-	if err != nil {
-		return answer{}, err
-	}
-	added, event, err := a.DB.AddCoachingRun(ctx, r.PathValue("id"), insights)
-	a.emittedOnce(ctx, event, once)
+	added, event, err := addOnce(a, r, in, func(ctx context.Context) ([]store.Insight, *store.Event, error) {
+		return a.DB.AddCoachingRun(ctx, r.PathValue("id"), insights)
+	})
 	return createdIf(len(added) > 0, toCoachingRun(added, event), err)
 }
 
@@ -55,12 +52,18 @@ func (a *api) emitted(ctx context.Context, e *store.Event) {
 	}
 }
 
-// emittedOnce is emitted for a write that may be a repetition, whose event was
-// traced before.
-func (a *api) emittedOnce(ctx context.Context, e *store.Event, once *idempotency.Request) {
-	if !once.Repeated {
-		a.emitted(ctx, e)
+// addOnce adds what a request asks for, under the name that its Idempotency-Key gives it, and
+// traces the event. That of a repetition was traced before.
+func addOnce[T any](a *api, r *http.Request, in any, add func(context.Context) (T, *store.Event, error)) (added T, event *store.Event, err error) {
+	ctx, once, err := named(r, in)
+	if err != nil {
+		return added, nil, err
 	}
+	added, event, err = add(ctx)
+	if !once.Repeated {
+		a.emitted(ctx, event)
+	}
+	return added, event, err
 }
 
 // named returns the context of a write that the Idempotency-Key of its request
@@ -93,12 +96,9 @@ func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *input.Validat
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
-	ctx, once, err := named(r, in)
-	if err != nil {
-		return answer{}, err
-	}
-	firing, event, err := a.DB.AddFiring(ctx, firing)
-	a.emittedOnce(ctx, event, once)
+	firing, event, err := addOnce(a, r, in, func(ctx context.Context) (store.Firing, *store.Event, error) {
+		return a.DB.AddFiring(ctx, firing)
+	})
 	return created(toFiring(firing, event), err)
 }
 
@@ -128,12 +128,9 @@ func (a *api) addContact(r *http.Request, in adminapi.NewContact, v *input.Valid
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
-	ctx, once, err := named(r, in)
-	if err != nil {
-		return answer{}, err
-	}
-	contact, event, err := a.DB.AddContact(ctx, contact)
-	a.emittedOnce(ctx, event, once)
+	contact, event, err := addOnce(a, r, in, func(ctx context.Context) (store.Contact, *store.Event, error) {
+		return a.DB.AddContact(ctx, contact)
+	})
 	return created(toContact(contact, event), err)
 }
 
