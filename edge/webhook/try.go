@@ -118,9 +118,8 @@ func readExcerpt(body io.ReadCloser, most time.Duration, cancel context.CancelFu
 
 // describe returns an error's text for the delivery log, without control characters.
 func describe(err error, timedOut bool, timeout time.Duration) string {
-	var refused *RefusedError
-	switch {
-	case errors.As(err, &refused):
+	switch refused, ok := errors.AsType[*RefusedError](err); {
+	case ok:
 		return refused.Error()
 	case timedOut:
 		return "no answer within " + timeout.String()

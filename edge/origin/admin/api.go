@@ -178,9 +178,8 @@ func WriteJSON(w http.ResponseWriter, status int, body any) {
 // problemOf maps an error to what is answered. An error that is no problem and
 // of no kind of store's is the origin's own fault, and not described.
 func problemOf(err error) *input.Problem {
-	var p *input.Problem
-	switch {
-	case errors.As(err, &p):
+	switch p, ok := errors.AsType[*input.Problem](err); {
+	case ok:
 		return p
 	case errors.Is(err, store.ErrNotFound):
 		return &input.Problem{Kind: input.KindNotFound}

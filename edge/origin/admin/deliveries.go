@@ -50,16 +50,12 @@ func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, er
 		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "state_invalid", Detail: "state must be pending, delivered, dead or cancelled"}
 	}
 	state := filter.State
-	switch query.Get("outcome") {
+	switch outcome := store.State(query.Get("outcome")); outcome {
 	case "":
-	case "pending":
-		state = store.StatePending
-	case "delivered":
-		state = store.StateDelivered
-	case "dead", "failed": // as it was called
+	case store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled:
+		state = outcome
+	case "failed": // as dead was called
 		state = store.StateDead
-	case "cancelled":
-		state = store.StateCancelled
 	case "refused": // in whatever state
 		filter.Refused = true
 	default:

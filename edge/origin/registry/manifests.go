@@ -90,7 +90,7 @@ func absent(err error) error {
 // be in the store.
 func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, release.MaxManifest))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return &problem{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a manifest has at most %d bytes", release.MaxManifest)}
 	}
 	if err != nil {

@@ -36,8 +36,7 @@ func Decode(r *http.Request, v any, optional bool) error {
 
 func readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return nil, &Problem{Kind: KindTooLarge, Detail: fmt.Sprintf("a body holds at most %d bytes", maxBody)}
 	}
 	if err != nil {
@@ -56,11 +55,10 @@ func decodeBody(body []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
-	var wrongType *json.UnmarshalTypeError
-	switch {
+	switch wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); {
 	case err == nil:
 		return nil
-	case errors.As(err, &wrongType):
+	case ok:
 		return &Problem{Kind: KindBody, Reason: "invalid_field_type", Detail: wrongTypeDetail(wrongType)}
 	default:
 		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
