@@ -140,20 +140,26 @@ func OfAccount(ctx context.Context, q db.Querier, account string) ([]string, err
 	return db.All(ctx, q, db.Column[string], `SELECT id FROM quarantine WHERE account_id = ? ORDER BY n`, account)
 }
 
+// Conditions that take an id twice. Each column has an index.
+const (
+	underID    = `id = ? OR lead_id = ?`
+	releasedTo = `released_as = ? OR released_to = ?`
+)
+
 // Remove removes all that is kept under the id of a lead or under its own, settled or not, and
 // returns it, the newest first.
 func Remove(ctx context.Context, t *db.Tx, id string) ([]store.QuarantinedLead, error) {
-	removed, err := db.All(ctx, t, scanWhole, t.ForUpdate(`SELECT `+columns+`, body FROM quarantine WHERE ? IN (lead_id, id) ORDER BY n DESC`), id)
+	removed, err := db.All(ctx, t, scanWhole, t.ForUpdate(`SELECT `+columns+`, body FROM quarantine WHERE `+underID+` ORDER BY n DESC`), id, id)
 	if err != nil || len(removed) == 0 {
 		return nil, err
 	}
-	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE ? IN (lead_id, id)`, id)
+	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE `+underID, id, id)
 	return removed, err
 }
 
 // RemoveReleased removes what was released as a lead, or to an account, and returns its ids.
 func RemoveReleased(ctx context.Context, t *db.Tx, id string) ([]string, error) {
-	return t.Strings(ctx, `DELETE FROM quarantine WHERE ? IN (released_as, released_to) RETURNING id`, id)
+	return t.Strings(ctx, `DELETE FROM quarantine WHERE `+releasedTo+` RETURNING id`, id, id)
 }
 
 // Count returns how many leads wait.
