@@ -26,7 +26,7 @@ func Observe(s Store, tracer *tracing.Tracer, registry *prometheus.Registry) Sto
 		Store: s, tracer: tracer,
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edge_webhook_tries_total",
-			Help: "Webhook tries, by what its delivery is then: delivered, pending (tried again later), dead or cancelled. Deliveries that are given up without a try are dead too.",
+			Help: "Webhook tries, by what its delivery is then: delivered, pending (tried again later) or dead. Deliveries that are given up without a try are dead too; those that are cancelled are not tried.",
 		}, []string{"state"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "edge_webhook_try_duration_seconds", Help: "Time of a webhook try.",
@@ -34,7 +34,7 @@ func Observe(s Store, tracer *tracing.Tracer, registry *prometheus.Registry) Sto
 		}),
 	}
 	registry.MustRegister(o.ended, o.took)
-	for _, state := range []store.State{store.StateDelivered, store.StatePending, store.StateDead, store.StateCancelled} {
+	for _, state := range []store.State{store.StateDelivered, store.StatePending, store.StateDead} {
 		o.ended.WithLabelValues(string(state)) // there from the start, as 0
 	}
 	return o
