@@ -199,7 +199,8 @@ func adminHint(err error) error {
 		advice = "look at its state first; it may have been changed by somebody else"
 	}
 	advice = cmp.Or(rolloutAdvice(refused.Reason), advice)
-	return hint.Add(fmt.Errorf("the origin refused: %s", reason), "%s", advice)
+	before, _ := strings.CutSuffix(err.Error(), refused.Error()) // what was done until then
+	return hint.Add(fmt.Errorf("%sthe origin refused: %s", before, reason), "%s", advice)
 }
 
 // invocation is one run of an operators' command.

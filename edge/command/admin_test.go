@@ -162,7 +162,11 @@ func TestInterruptedQuestions(t *testing.T) {
 func TestRecoverGoesOn(t *testing.T) {
 	t.Parallel()
 	for args, path := range map[string]string{"whs_1": "/admin/v1/webhooks/whs_1/recover", "--all": "/admin/v1/deliveries/recover"} {
-		for _, fails := range []bool{false, true} {
+		for fails, want := range map[string]string{
+			"":        "",
+			"cut":     "after 2000 deliveries were queued: admin API: ",
+			"refused": "after 2000 deliveries were queued: the origin refused: since is too long ago\nhint: look at its state first",
+		} {
 			var asked []string
 			origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
@@ -171,8 +175,11 @@ func TestRecoverGoesOn(t *testing.T) {
 				switch {
 				case len(asked) == 1:
 					fmt.Fprint(w, `{"queued":2000,"next_cursor":"evt_1"}`)
-				case fails:
+				case fails == "cut":
 					panic(http.ErrAbortHandler)
+				case fails == "refused":
+					w.WriteHeader(http.StatusConflict)
+					fmt.Fprint(w, `{"error":"conflict","detail":"since is too long ago"}`)
 				default:
 					fmt.Fprint(w, `{"queued":3,"next_cursor":null}`)
 				}
@@ -184,9 +191,9 @@ func TestRecoverGoesOn(t *testing.T) {
 			if want := []string{path + " ", path + ` "evt_1"}`}; !slices.Equal(asked, want) {
 				t.Errorf("%s asks %q, want %q", args, asked, want)
 			}
-			if fails {
-				if code != exitFailed || !strings.Contains(stderr.String(), "after 2000 deliveries were queued: ") {
-					t.Errorf("%s: exit code %d, %q", args, code, &stderr)
+			if fails != "" {
+				if code != exitFailed || !strings.Contains(stderr.String(), want) {
+					t.Errorf("%s: exit code %d, %q, want %q", args, code, &stderr, want)
 				}
 			} else if code != 0 || strings.Join(strings.Fields(stdout.String()), " ") != "queued 2003" {
 				t.Errorf("%s: exit code %d, %q, %q", args, code, &stdout, &stderr)
