@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func newDev() *cobra.Command {
 
 // complete validates the flags and completes the configuration.
 func (c *devConfig) complete(cmd *cobra.Command) (err error) {
-	if err := c.traces.validate(cmd); err != nil {
+	if err := cmp.Or(c.traces.validate(cmd), filled(cmd, "release-keys", "min-release")); err != nil {
 		return err
 	}
 	switch {
