@@ -88,16 +88,8 @@ func defineVerify(flags *pflag.FlagSet) handler {
 		if err := compiled.complete(); err != nil {
 			return err
 		}
-		runtime, err := host.New(ctx, host.Config{CacheDir: compiled.cache})
-		if err != nil {
-			return nodeHint(err)
-		}
-		defer runtime.Close(context.WithoutCancel(ctx))
-		if err := rollout.Check(ctx, r, runtime, compiled.cache); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil {
-			return hint.Add(fmt.Errorf("release %s would be refused by nodes of this program: %w", r.Version, err),
-				"build and pack its modules anew before nodes run this program")
+		if err := judge(ctx, r, compiled.cache); err != nil {
+			return err
 		}
 		signers := []map[string]string{}
 		text := fmt.Sprintf("release %s is good: %s", r.Version, r.Digest)
@@ -107,6 +99,27 @@ func defineVerify(flags *pflag.FlagSet) handler {
 		}
 		return c.Line(map[string]any{"version": r.Version, "digest": r.Digest, "signers": signers}, text)
 	}
+}
+
+// judge returns an error unless nodes of this program would run a release. cache is for what
+// is compiled.
+func judge(ctx context.Context, r *release.Release, cache string) error {
+	runtime, err := host.New(ctx, host.Config{CacheDir: cache})
+	if err != nil {
+		return nodeHint(err)
+	}
+	defer runtime.Close(context.WithoutCancel(ctx))
+	err = rollout.Check(ctx, r, runtime, cache)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, rollout.ErrCache):
+		return hint.Add(fmt.Errorf("release %s is not judged: %w", r.Version, err), "with --cache, name a folder that you may write to")
+	case err != nil:
+		return hint.Add(fmt.Errorf("release %s would be refused by nodes of this program: %w", r.Version, err),
+			"build and pack its modules anew before nodes run this program")
+	}
+	return nil
 }
 
 // comparison is the JSON of edge release diff.
