@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,6 +72,9 @@ func (p *packFlags) pack(ctx context.Context, c *invocation, target oras.Target)
 		return "", hint.Add(fmt.Errorf("packing %s: %w", dir, err), "modules connect to public addresses only")
 	}
 	d, err := release.Pack(ctx, target, dir, p.version)
+	if errors.Is(err, release.ErrTaken) {
+		return "", hint.Add(err, "pack it under a newer version, or with --layout into another folder")
+	}
 	if err != nil {
 		return "", hint.Add(err, layout)
 	}

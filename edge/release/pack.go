@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,11 +14,16 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/content/memory"
+	"oras.land/oras-go/v2/errdef"
 )
 
+// ErrTaken means that there is a release of the same version with other content.
+var ErrTaken = errors.New("taken by another release")
+
 // Pack creates a release of the modules in dir, each NAME.wasm with its NAME.json,
-// pushes it to target and tags it with its version. It is not signed. The same
-// modules and version always have the same digest.
+// pushes it to target and tags it with its version, unless another release has that tag
+// (ErrTaken). It is not signed. The same modules and version always have the same digest.
 func Pack(ctx context.Context, target oras.Target, dir, version string) (ocispec.Descriptor, error) {
 	d, err := pack(ctx, target, dir, version)
 	if err != nil {
@@ -40,38 +46,52 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	if _, err := ReadManifests(modules); err != nil {
 		return none, err
 	}
-	c := config{Version: version}
-	for _, m := range modules {
-		c.Modules = append(c.Modules, m.Name)
-	}
-	var layers []ocispec.Descriptor
-	for _, m := range modules {
-		for _, one := range []blob{
-			titled(WasmType, m.Name+".wasm", m.Wasm), titled(ModuleManifestType, m.Name+".json", m.Manifest),
-		} {
-			if err := push(ctx, target, one.Descriptor, one.bytes); err != nil {
-				return none, err
-			}
-			layers = append(layers, one.Descriptor)
-		}
-	}
-	text, err := json.Marshal(c)
+	blobs, err := assemble(ctx, modules, version)
 	if err != nil {
 		return none, err
 	}
-	configured := content.NewDescriptorFromBytes(ConfigType, text)
-	if err := push(ctx, target, configured, text); err != nil {
+	made := blobs[len(blobs)-1].Descriptor
+	other, err := target.Resolve(ctx, version)
+	if err == nil && other.Digest != made.Digest {
+		return none, fmt.Errorf("version %s is %w, %s", version, ErrTaken, other.Digest)
+	}
+	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 		return none, err
 	}
+	for _, one := range blobs {
+		if err := push(ctx, target, one.Descriptor, one.bytes); err != nil {
+			return none, err
+		}
+	}
+	return made, target.Tag(ctx, made, version)
+}
+
+// assemble returns the content of a release: the modules with their manifests, the config,
+// and the OCI manifest at the end.
+func assemble(ctx context.Context, modules []Module, version string) (blobs []blob, err error) {
+	c := config{Version: version}
+	var layers []ocispec.Descriptor
+	for _, m := range modules {
+		c.Modules = append(c.Modules, m.Name)
+		wasm, manifest := titled(WasmType, m.Name+".wasm", m.Wasm), titled(ModuleManifestType, m.Name+".json", m.Manifest)
+		blobs, layers = append(blobs, wasm, manifest), append(layers, wasm.Descriptor, manifest.Descriptor)
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	configured := content.NewDescriptorFromBytes(ConfigType, text)
 	annotations := maps.Clone(created)
 	annotations[ocispec.AnnotationVersion] = version
-	d, err := oras.PackManifest(ctx, target, oras.PackManifestVersion1_1, ArtifactType, oras.PackManifestOptions{
+	aside := memory.New()
+	d, err := oras.PackManifest(ctx, aside, oras.PackManifestVersion1_1, ArtifactType, oras.PackManifestOptions{
 		ConfigDescriptor: &configured, Layers: layers, ManifestAnnotations: annotations,
 	})
-	if ignoreExisting(err) != nil {
-		return none, err
+	if err != nil {
+		return nil, err
 	}
-	return d, target.Tag(ctx, d, version)
+	manifest, err := content.FetchAll(ctx, aside, d)
+	return append(blobs, blob{configured, text}, blob{d, manifest}), err
 }
 
 // titled returns a layer with the name of its file.

@@ -1,6 +1,8 @@
 package release
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +119,24 @@ func TestPackRefuses(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tt.why)
 			}
 		})
+	}
+}
+
+// TestPackedVersionIsTaken packs other modules under a version that is there: nothing of it is
+// kept, and the release that has the version is found by it as before.
+func TestPackedVersionIsTaken(t *testing.T) {
+	s := newLayout(t)
+	first := s.pack("1.4.0")
+	before, err := os.ReadFile(filepath.Join(s.path, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pack(t.Context(), s, modulesDir(t, "other", "gate"), "1.4.0"); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), first) {
+		t.Errorf("error %v, want ErrTaken by %s", err, first)
+	}
+	after, err := os.ReadFile(filepath.Join(s.path, "index.json"))
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the layout has %s, %v; before %s", after, err, before)
 	}
 }
 
