@@ -133,16 +133,25 @@ func (m *Module) warmUpRequests() []*abi.Request {
 	}
 	var requests []*abi.Request
 	for _, w := range slices.Repeat(list, 2) {
-		req := &abi.Request{Now: m.warmUp.wallNow.UnixMicro(), Random: m.warmUp.seed,
-			Method: w.Method, Path: w.Path, Query: w.Query, Params: w.params(), Client: "192.0.2.1", Body: []byte(w.Body),
-			Principal: abi.Principal{KeyID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: allScopes}}
-		for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
-			req.Headers = append(req.Headers, abi.Header{Name: name, Value: w.Headers[name]})
-		}
+		req := w.request()
+		req.Now, req.Random = m.warmUp.wallNow.UnixMicro(), m.warmUp.seed
 		requests = append(requests, req)
 	}
 	return requests
 }
+
+// request returns the request, without time and randomness.
+func (w *Warmup) request() *abi.Request {
+	req := &abi.Request{Method: w.Method, Path: w.Path, Query: w.Query, Params: w.params(), Client: "192.0.2.1", Body: []byte(w.Body),
+		Principal: abi.Principal{KeyID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: allScopes}}
+	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
+		req.Headers = append(req.Headers, abi.Header{Name: name, Value: w.Headers[name]})
+	}
+	return req
+}
+
+// Size returns how many bytes of a guest's input buffer the request takes.
+func (w *Warmup) Size() int { return len(w.request().Append(nil)) }
 
 // params returns the parameters of the request's path, in the order of their names.
 func (w *Warmup) params() []abi.Param {

@@ -19,6 +19,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/host"
 	"partneredge/host/prepare"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/route"
 )
@@ -86,7 +87,7 @@ func (a Admitted) CheckDials(check func(netip.AddrPort) error) error {
 		for _, entry := range a.Manifests[name].AllowDial {
 			addr, err := netip.ParseAddrPort(entry)
 			if err != nil {
-				continue // a name, or what opening the module refuses
+				continue // a name
 			}
 			if err := check(addr); err != nil {
 				return fmt.Errorf("the manifest of module %s: allow_dial has %s, which nodes refuse to connect to: %w", name, entry, err)
@@ -114,5 +115,10 @@ func readManifest(text []byte) (m host.Manifest, err error) {
 			return m, fmt.Errorf("there is no capability %q", c)
 		}
 	}
-	return m, nil
+	for i := range m.Warmup {
+		if size := m.Warmup[i].Size(); size > abi.MaxRequest { // no partner's request is as long
+			return m, fmt.Errorf("request %d of warmup takes %d bytes of the module's input buffer, more than %d", i+1, size, abi.MaxRequest)
+		}
+	}
+	return m, wasi.CheckAllow(m.AllowDial)
 }

@@ -22,7 +22,7 @@ func TestFindings(t *testing.T) {
 		{"capability of the gate", "manifest.json", `"capabilities": []`, `"capabilities": ["keys"]`, Refused, "release", "the capability keys, which is gate's alone"},
 		{"capability that nothing uses", "manifest.json", `"capabilities": []`, `"capabilities": ["views"]`, Warning, "grants", "views is granted, and no case"},
 		{"server that nothing asks", "manifest.json", `"headers": []`, `"headers": [], "allow_dial": ["rates.example:443"]`, Warning, "grants", "allow_dial has rates.example:443"},
-		{"server that is none", "manifest.json", `"headers": []`, `"headers": [], "allow_dial": ["rates.example"]`, Refused, "open", "allow_dial"},
+		{"server that is none", "manifest.json", `"headers": []`, `"headers": [], "allow_dial": ["rates.example"]`, Refused, "release", "allow_dial"},
 		{"server in a private network", "manifest.json", `"headers": []`, `"headers": [], "allow_dial": ["10.0.0.5:8080"]`, Refused, "release", "allow_dial has 10.0.0.5:8080, which nodes refuse"},
 		{"header in upper case", "manifest.json", `"headers": []`, `"headers": ["Accept"]`, Refused, "release", "lower case"},
 		{"the key itself", "manifest.json", `"headers": []`, `"headers": ["authorization"]`, Refused, "release", "keys are for gate alone"},

@@ -112,6 +112,9 @@ func TestModulesBounds(t *testing.T) {
 			t.Errorf("%s: %v, want them taken: %t", name, err, test.fits)
 		}
 	}
+	if _, err := assemble(t.Context(), whole(0), "1.0.0"); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a release without room for its own manifest is packed: %v", err)
+	}
 }
 
 // withoutSignatures is a source that cannot read signatures.

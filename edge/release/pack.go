@@ -67,7 +67,7 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 }
 
 // assemble returns the content of a release: the modules with their manifests, the config,
-// and the OCI manifest at the end.
+// and the OCI manifest at the end. It refuses what Open would.
 func assemble(ctx context.Context, modules []Module, version string) (blobs []blob, err error) {
 	c := config{Version: version}
 	var layers []ocispec.Descriptor
@@ -91,6 +91,10 @@ func assemble(ctx context.Context, modules []Module, version string) (blobs []bl
 		return nil, err
 	}
 	manifest, err := content.FetchAll(ctx, aside, d)
+	if err != nil {
+		return nil, err
+	}
+	_, err = readManifest(manifest)
 	return append(blobs, blob{configured, text}, blob{d, manifest}), err
 }
 

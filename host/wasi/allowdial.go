@@ -66,15 +66,29 @@ func NewDialer(c DialConfig) (*Dialer, error) {
 	if c.Redirect == nil {
 		c.Redirect = func(addr netip.AddrPort) netip.AddrPort { return addr }
 	}
-	d := &Dialer{config: c, allow: map[endpoint]bool{}}
-	for _, entry := range c.Allow {
+	allow, err := parseAllow(c.Allow)
+	if err != nil {
+		return nil, err
+	}
+	return &Dialer{config: c, allow: allow}, nil
+}
+
+// CheckAllow returns an error unless each entry is a host:port pair, as NewDialer takes it.
+func CheckAllow(entries []string) error {
+	_, err := parseAllow(entries)
+	return err
+}
+
+func parseAllow(entries []string) (map[endpoint]bool, error) {
+	allow := map[endpoint]bool{}
+	for _, entry := range entries {
 		e, err := parseEndpoint(entry)
 		if err != nil {
 			return nil, fmt.Errorf("allow_dial %q: %w", entry, err)
 		}
-		d.allow[e] = true
+		allow[e] = true
 	}
-	return d, nil
+	return allow, nil
 }
 
 func parseEndpoint(entry string) (endpoint, error) {
