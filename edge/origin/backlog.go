@@ -23,7 +23,7 @@ func newBacklog(db *central.DB) *backlog {
 		pending: prometheus.NewDesc("edge_webhook_deliveries_pending",
 			"Deliveries that wait, for a first or a next try, counted to 100 000.", nil, nil),
 		overdue: prometheus.NewDesc("edge_webhook_overdue_seconds",
-			"For how long a try has been due that has not ended, the longest of the first of each endpoint that does not fail, of 5 000.", nil, nil),
+			"For how long a try has been due that has not ended, the longest of the first of each endpoint that does not fail, of 5 000. One that answers 2xx, but more slowly than events come, counts.", nil, nil),
 	}
 }
 
