@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,10 +56,10 @@ func (f *forwarder) deliver(account string, events []sandboxctl.Event) {
 }
 
 // run tries one delivery until it is acknowledged, given up, or its subscription is
-// revoked.
+// revoked. Each try is signed with the secrets that the subscription has then.
 func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery) {
 	for tries := 1; ; tries++ {
-		done := f.try(m, d.Secret)
+		done := f.try(m, d)
 		if f.ctx.Err() != nil {
 			return
 		}
@@ -83,32 +84,38 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 			return
 		case <-time.After(time.Until(at)):
 		}
-		if f.revoked(account, d.Subscription) {
+		switch now, known := f.subscription(account, d.Subscription); {
+		case now.Revoked:
 			f.say("%s  %s  %s is revoked", m.EventType, m.EventID, d.Subscription)
 			return
+		case known:
+			d.Secret, d.PreviousSecret = now.Secret, now.PreviousSecret
 		}
 	}
 }
 
-func (f *forwarder) try(m webhook.Message, secret string) localwebhook.Outcome {
+func (f *forwarder) try(m webhook.Message, d sandboxctl.Delivery) localwebhook.Outcome {
 	select {
 	case f.posting <- struct{}{}:
 		defer func() { <-f.posting }()
 	case <-f.ctx.Done():
 		return localwebhook.Outcome{}
 	}
-	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, time.Now(), secret))
+	secrets := []string{d.Secret}
+	if d.PreviousSecret != "" {
+		secrets = append(secrets, d.PreviousSecret)
+	}
+	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, time.Now(), secrets...))
 }
 
-// revoked reports whether a subscription was revoked since its event.
-func (f *forwarder) revoked(account, id string) bool {
+// subscription returns what a subscription is now, if that is known.
+func (f *forwarder) subscription(account, id string) (now sandboxctl.Subscription, known bool) {
 	answer, err := f.commands.Do(sandboxctl.Command{Do: "subscriptions", Account: account})
-	for _, s := range answer.Subscriptions {
-		if err == nil && s.ID == id {
-			return s.Revoked
-		}
+	i := slices.IndexFunc(answer.Subscriptions, func(s sandboxctl.Subscription) bool { return s.ID == id })
+	if err != nil || i < 0 {
+		return now, false
 	}
-	return false
+	return answer.Subscriptions[i], true
 }
 
 func (f *forwarder) say(format string, args ...any) {

@@ -1,7 +1,11 @@
 package fake
 
 import (
+	"encoding/hex"
+	"errors"
+	"slices"
 	"strings"
+	"time"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/targeturl"
@@ -15,6 +19,9 @@ type Subscription struct {
 	abi.Subscription
 	Environment abi.Environment
 	Revoked     int64 // 0 if it is not revoked
+	// Previous is the secret before the last rotation, which signs as well until PreviousUntil.
+	Previous      string
+	PreviousUntil int64
 }
 
 // Subscribe creates a subscription, or returns the reason why its target is
@@ -113,6 +120,33 @@ func (v *View) Revoke(id string) (already bool, err error) {
 		return already, nil
 	}
 	return false, abi.CodeNotFound
+}
+
+// RotateSecret gives a subscription of an account a new secret. The one before signs as well
+// for overlap microseconds. The error is abi.CodeNotFound if there is no such subscription.
+func (b *Backend) RotateSecret(accountID, id string, overlap int64) (secret string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, err := b.account(accountID)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(a.subscriptions, func(s *Subscription) bool { return s.ID == id })
+	if i < 0 {
+		return "", abi.CodeNotFound
+	}
+	s := a.subscriptions[i]
+	switch {
+	case s.Revoked != 0:
+		return "", errors.New("the subscription is revoked")
+	case b.now() < s.PreviousUntil:
+		return "", errors.New("the secret before the last rotation signs as well until " + time.UnixMicro(s.PreviousUntil).UTC().Format(time.RFC3339))
+	}
+	var random [32]byte
+	_, _ = b.random.Read(random[:]) // documented never to fail
+	s.Previous, s.PreviousUntil = s.Secret, b.now()+overlap
+	s.Secret = hex.EncodeToString(random[:])
+	return s.Secret, nil
 }
 
 // Subscriptions returns the subscriptions of an account, oldest first.

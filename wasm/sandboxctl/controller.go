@@ -62,6 +62,8 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 		a.ID = c.Backend.AddAccount(p).AccountID
 	case "key":
 		a.Key, err = c.addKey(command)
+	case "rotate":
+		a.Key, err = c.rotateKey(command.Key)
 	case "revoke":
 		key, err := c.Backend.Key(command.Key)
 		if err != nil {
@@ -84,7 +86,12 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 		for _, s := range c.Backend.Subscriptions(command.Account) {
 			a.Subscriptions = append(a.Subscriptions, Subscription{
 				ID: s.ID, TargetURL: s.Target, Environment: string(s.Environment), Events: s.Events, Revoked: s.Revoked != 0,
+				Secret: s.Secret, PreviousSecret: c.previous(s),
 			})
+		}
+	case "rotate_secret":
+		if a.Secret, err = c.Backend.RotateSecret(command.Account, command.ID, fake.Day); errors.Is(err, abi.CodeNotFound) {
+			err = fmt.Errorf("there is no subscription %q", command.ID)
 		}
 	case "clock":
 		if command.At.IsZero() {
@@ -99,7 +106,7 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 	case "outage":
 		c.Backend.SetOutage(command.On)
 	default:
-		err = fmt.Errorf("%q is no command: there are account, key, revoke, insights, firings, contact, deal, goal, leads, subscriptions, clock, advance, outage", command.Do)
+		err = fmt.Errorf("%q is no command: there are account, key, rotate, revoke, insights, firings, contact, deal, goal, leads, subscriptions, rotate_secret, clock, advance, outage", command.Do)
 	}
 	return a, err
 }
@@ -149,6 +156,22 @@ func (c Controller) addKey(command Command) (token string, err error) {
 		err = fmt.Errorf("%q is no state of a key", command.State)
 	}
 	return token, err
+}
+
+// rotateKey makes the successor of a key, by the rules of the service.
+func (c Controller) rotateKey(token string) (successor string, err error) {
+	k, err := c.Backend.Key(token)
+	switch {
+	case err != nil:
+		return "", errors.New("there is no such key")
+	case k.Revoked != 0:
+		return "", errors.New("the key is revoked")
+	case k.Expires <= c.Clock.Now():
+		return "", errors.New("the key has expired")
+	case k.GraceUntil != 0:
+		return "", errors.New("the key has been rotated")
+	}
+	return c.Backend.RotateKey(k.ID, 7*fake.Day)
 }
 
 func (c Controller) leads(account string) (list []Lead) {

@@ -9,6 +9,7 @@ import (
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/event"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/handlers/jsonbody"
 )
 
@@ -20,10 +21,18 @@ func (c Controller) emit(a *Answer, account, kind string, data any) error {
 	}
 	out := Event{ID: e.ID, Type: e.Type, Body: e.Body, Deliveries: []Delivery{}}
 	for _, s := range e.Subscriptions {
-		out.Deliveries = append(out.Deliveries, Delivery{Subscription: s.ID, TargetURL: s.Target, Secret: s.Secret})
+		out.Deliveries = append(out.Deliveries, Delivery{Subscription: s.ID, TargetURL: s.Target, Secret: s.Secret, PreviousSecret: c.previous(s)})
 	}
 	a.Events = append(a.Events, out)
 	return nil
+}
+
+// previous returns the secret that signs beside a subscription's own, "" if none does.
+func (c Controller) previous(s fake.Subscription) string {
+	if c.Clock.Now() >= s.PreviousUntil {
+		return ""
+	}
+	return s.Previous
 }
 
 // addInsights adds the insights of one coaching run, whose event is that of the newest.

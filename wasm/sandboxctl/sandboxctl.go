@@ -35,6 +35,7 @@ type Hello struct {
 //	account        Name, Live, Email, Agent -> ID
 //	key            Account, Environment ("live", "test"), Scopes, RateLimit a
 //	               minute, Allowlist (addresses and networks), State -> Key
+//	rotate         Key, which is valid for 7 more days -> Key: its successor
 //	revoke         Key
 //	insights       Account, Insights, of one coaching run -> Events: of the newest
 //	firings        Account, Firings -> Events
@@ -44,6 +45,8 @@ type Hello struct {
 //	               for a goal's first pace
 //	leads          Account -> Leads
 //	subscriptions  Account -> Subscriptions
+//	rotate_secret  Account, ID of a subscription, whose secret signs for a day
+//	               as well -> Secret: the new one
 //	clock          At: stops the clock at this time
 //	advance        Milliseconds: moves the clock forward
 //	outage         On: starts (true) or ends (false) an outage of the origin
@@ -121,6 +124,7 @@ type Answer struct {
 	Error         string         `json:"error,omitempty"`
 	ID            string         `json:"id,omitempty"`
 	Key           string         `json:"key,omitempty"` // plaintext
+	Secret        string         `json:"secret,omitempty"`
 	Leads         []Lead         `json:"leads,omitempty"`
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 	Events        []Event        `json:"events,omitempty"` // that the command made happen
@@ -137,9 +141,10 @@ type Event struct {
 
 // Delivery names a subscription that an event is for.
 type Delivery struct {
-	Subscription string `json:"subscription"`
-	TargetURL    string `json:"target_url"`
-	Secret       string `json:"secret,omitempty"` // that the delivery is signed with
+	Subscription   string `json:"subscription"`
+	TargetURL      string `json:"target_url"`
+	Secret         string `json:"secret,omitempty"`          // that the delivery is signed with
+	PreviousSecret string `json:"previous_secret,omitempty"` // that signs as well, after a rotation
 }
 
 // Lead is a lead that the program keeps.
@@ -157,11 +162,13 @@ type Lead struct {
 
 // Subscription is a webhook subscription that the program keeps.
 type Subscription struct {
-	ID          string   `json:"id"`
-	TargetURL   string   `json:"target_url"`
-	Environment string   `json:"environment"`
-	Events      []string `json:"events"`
-	Revoked     bool     `json:"revoked"`
+	ID             string   `json:"id"`
+	TargetURL      string   `json:"target_url"`
+	Environment    string   `json:"environment"`
+	Events         []string `json:"events"`
+	Revoked        bool     `json:"revoked"`
+	Secret         string   `json:"secret"`
+	PreviousSecret string   `json:"previous_secret,omitempty"` // that signs as well, after a rotation
 }
 
 // MaxLine bounds a line, in bytes.

@@ -60,6 +60,9 @@ func TestRefusals(t *testing.T) {
 		{`{"do":"contact","client":" ","channel":"sms"}`, "client is missing"},
 		{`{"do":"deal","id":"d","stage":" "}`, "stage is missing"},
 		{`{"do":"revoke","key":"svc_live_nobody"}`, "there is no such key"},
+		{`{"do":"rotate","key":"svc_live_nobody"}`, "there is no such key"},
+		{`{"do":"rotate_secret","id":"whs_nobody"}`, `there is no subscription "whs_nobody"`},
+		{`{"do":"rotate_secret","account":"acc_nobody","id":"whs_1"}`, `there is no account "acc_nobody"`},
 		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, `there is no account "acc_nobody"`},
 		{`{"do":"contact","account":"acc_nobody","client":"c","channel":"sms"}`, `there is no account "acc_nobody"`},
 		{`{"do":"contact","channel":"fax"}`, "none of phone, email and sms"},
@@ -115,6 +118,85 @@ func TestKeys(t *testing.T) {
 		if !tt.ended(&k, clock.Now()) || k.RateLimit != 7 || k.Scopes != abi.WriteLeads || k.Environment != abi.EnvTest {
 			t.Errorf("%q: %+v", tt.state, k)
 		}
+	}
+}
+
+// TestRotateKey: a key that is active gets a successor that is alike, and is valid for a week.
+func TestRotateKey(t *testing.T) {
+	clock := fake.NewClock()
+	backend, demo := fake.NewDemo(clock.Now)
+	c := Controller{backend, clock, demo.AccountID}
+	for state, refused := range map[State]string{
+		Active: "", InGrace: "has been rotated", GraceExpired: "has been rotated", Expired: "has expired", Revoked: "is revoked",
+	} {
+		made, err := c.Do(Command{Do: "key", Environment: "test", RateLimit: 7, State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := c.Do(Command{Do: "rotate", Key: made.Key})
+		if refused != "" {
+			if err == nil || !strings.Contains(err.Error(), refused) {
+				t.Errorf("%q: %+v, %v; want that it %s", state, next, err, refused)
+			}
+			continue
+		}
+		old, _ := backend.Key(made.Key)
+		successor, err := backend.Key(next.Key)
+		if err != nil || successor.RateLimit != 7 || successor.Environment != abi.EnvTest || successor.GraceUntil != 0 {
+			t.Errorf("the successor is %+v, %v", successor, err)
+		}
+		if want := clock.Now() + 7*fake.Day; old.GraceUntil != want {
+			t.Errorf("the key is valid until %d, want %d", old.GraceUntil, want)
+		}
+	}
+}
+
+// TestRotateSecret: for a day both secrets sign what is delivered, and nothing rotates again.
+func TestRotateSecret(t *testing.T) {
+	clock := fake.NewClock()
+	backend, demo := fake.NewDemo(clock.Now)
+	c := Controller{backend, clock, demo.AccountID}
+	live := backend.For(abi.Principal{AccountID: demo.AccountID, Environment: abi.EnvLive})
+	if reason, err := live.Subscribe(&abi.Subscription{ID: "whs_1", Target: "https://1.1.1.1/", Secret: "s1", Events: []string{"client.contacted"}}); reason != "" || err != nil {
+		t.Fatal(reason, err)
+	}
+	signed := func(secret, previous string) {
+		t.Helper()
+		made, err := c.Do(Command{Do: "contact", Client: "c", Channel: "sms"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := made.Events[0].Deliveries[0]; d.Secret != secret || d.PreviousSecret != previous {
+			t.Errorf("an event is signed with %+v, want %q and %q", d, secret, previous)
+		}
+		listed, err := c.Do(Command{Do: "subscriptions"})
+		if s := listed.Subscriptions[0]; err != nil || s.Secret != secret || s.PreviousSecret != previous {
+			t.Errorf("the subscription is %+v, %v; want %q and %q", s, err, secret, previous)
+		}
+	}
+	rotate := Command{Do: "rotate_secret", ID: "whs_1"}
+	signed("s1", "")
+	made, err := c.Do(rotate)
+	if err != nil || len(made.Secret) != 64 {
+		t.Fatalf("the new secret is %q, %v", made.Secret, err)
+	}
+	signed(made.Secret, "s1")
+	clock.Advance(24*time.Hour - time.Microsecond)
+	if _, err := c.Do(rotate); err == nil || !strings.Contains(err.Error(), "signs as well until ") {
+		t.Errorf("rotated again: %v", err)
+	}
+	signed(made.Secret, "s1")
+	clock.Advance(time.Microsecond)
+	signed(made.Secret, "")
+	if again, err := c.Do(rotate); err != nil || again.Secret == made.Secret {
+		t.Errorf("a day later it is %q, %v", again.Secret, err)
+	}
+	if _, err := live.Revoke("whs_1"); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(48 * time.Hour)
+	if _, err := c.Do(rotate); err == nil || !strings.Contains(err.Error(), "is revoked") {
+		t.Errorf("a revoked one is rotated: %v", err)
 	}
 }
 
