@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,6 +28,7 @@ import (
 type sometimes struct {
 	url, ca string
 	up      atomic.Bool
+	conns   atomic.Int64 // that are open
 	mu      sync.Mutex
 	events  map[string]int // taken, by id
 }
@@ -34,7 +36,7 @@ type sometimes struct {
 func newSometimes(t *testing.T) *sometimes {
 	t.Helper()
 	s := &sometimes{events: map[string]int{}}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.up.Load() {
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 			return
@@ -43,6 +45,15 @@ func newSometimes(t *testing.T) *sometimes {
 		defer s.mu.Unlock()
 		s.events[r.Header.Get("x-svc-event-id")]++
 	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.conns.Add(1)
+		case http.StateClosed:
+			s.conns.Add(-1)
+		}
+	}
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	s.url, s.ca = server.URL, filepath.Join(t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})

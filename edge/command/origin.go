@@ -231,7 +231,12 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if err != nil {
 		return nil, err
 	}
-	o.started.Add(o.Stop)
+	o.started.Add(func(ctx context.Context) error {
+		// At once, since requests under way may take all the time that a stop has. The next
+		// call of sender.Stop waits for this one and returns its error.
+		go func() { _ = sender.Stop(ctx) }()
+		return o.Stop(ctx)
+	})
 	// Deliveries that the sender did not take as they were written.
 	o.db.OnCommit(func(c central.Commit) {
 		if c.Deliveries > 0 {
