@@ -382,6 +382,22 @@ func startCluster(t *testing.T, keys string) (*server.Server, string) {
 	return s, s.ClientURL()
 }
 
+// TestStopWithoutNATS: an origin whose NATS servers are away waits for no answer of theirs, of
+// which each would take ten seconds not to come.
+func TestStopWithoutNATS(t *testing.T) {
+	t.Parallel()
+	keys := filepath.Join(t.TempDir(), "nats")
+	cluster, natsURL := startCluster(t, keys)
+	f := newFixture(t, func(c *Config) { c.NATSURL, c.NATSKeys = natsURL, keys })
+	cluster.Shutdown()
+	f.eventually("the connection to be lost", func() bool { return !f.broker.Ready() })
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	if err := errors.Join(f.Stop(ctx), ctx.Err()); err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
 // A stop that may not wait cuts requests short, and ends.
 func TestStopCutsShort(t *testing.T) {
 	t.Parallel()

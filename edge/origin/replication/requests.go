@@ -203,22 +203,38 @@ func inSlot(s room, handle handler) handler {
 func (r *requests) stop(ctx context.Context) {
 	r.queue.endProbes()
 	r.queue.probes.Wait()
-	for _, sub := range append(r.queue.subs, r.subs...) {
-		drained := make(chan struct{})
-		sub.SetClosedHandler(func(string) { close(drained) })
-		if err := sub.Drain(); err != nil {
-			continue // the connection is gone, and the subscription with it
-		}
-		select {
-		case <-drained:
-		case <-ctx.Done():
-		}
-	}
+	r.drain(ctx)
 	r.queue.subs, r.subs = nil, nil
 	cut := context.AfterFunc(ctx, r.cancel)
 	defer cut()
 	r.running.Wait()
 	r.cancel()
+}
+
+// drain ends all subscriptions at once, and waits, as long as ctx lasts, until the messages that
+// have come are under way. Draining takes an answer of the server: while the connection is away,
+// those messages are dropped, which could not be answered either.
+func (r *requests) drain(ctx context.Context) {
+	end := (*nats.Subscription).Drain
+	if !r.Conn.IsConnected() {
+		end = (*nats.Subscription).Unsubscribe
+	}
+	subs := append(r.queue.subs, r.subs...)
+	closed := make(chan struct{}, len(subs))
+	waiting := 0
+	for _, sub := range subs {
+		sub.SetClosedHandler(func(string) { closed <- struct{}{} })
+		if end(sub) == nil { // else the connection has ended, and the subscription with it
+			waiting++
+		}
+	}
+	for range waiting {
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // serve handles a message of a node that may speak to the origin, and answers it.
