@@ -308,9 +308,12 @@ func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.H
 // everything to disk. Leads that the origin does not have yet are handed over after
 // the next start. It may be called twice.
 func (n *Node) Stop(ctx context.Context) error {
-	if n.ready.Swap(false) && n.config.Drain > 0 {
-		n.config.Log.Info("node drains: balancers are told to send no more requests", "for", n.config.Drain)
-		backoff.Pause(ctx, n.config.Drain)
+	if n.ready.Swap(false) {
+		n.releases.Stopping()
+		if n.config.Drain > 0 {
+			n.config.Log.Info("node drains: balancers are told to send no more requests", "for", n.config.Drain)
+			backoff.Pause(ctx, n.config.Drain)
+		}
 	}
 	if err := n.started.Close(ctx); err != nil {
 		return fmt.Errorf("stop node: %w", err)

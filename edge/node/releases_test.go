@@ -2,7 +2,9 @@ package node
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,6 +199,40 @@ func TestDoesNotTryAgainWhatItDiedOf(t *testing.T) {
 		t.Error("the mark stays when the candidate has become the running release")
 	}
 	stopNode(t, n)
+}
+
+// TestDrainEndsTheTrial: a node that was told to stop may be killed while it drains, which is no
+// fault of the release on trial. It begins no other trial.
+func TestDrainEndsTheTrial(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	first, second := o.ship("1.0.0", nil, by), o.ship("1.1.0", nil, by)
+	c := trusting(t, o, by)
+	c.Drain = time.Hour
+	n := must(Start(t.Context(), c))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var stop sync.WaitGroup
+	defer stop.Wait()
+	defer cancel()
+	o.order(wire.Order{Candidate: first, Percent: 10, Rollout: "rol_1"})
+	o.told("a candidate", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.State == wire.ReleaseReady })
+	told := time.Now()
+	stop.Go(func() { _ = n.Stop(ctx) })
+	eventually(t, "the mark of the trial is gone", func() bool {
+		_, err := os.Stat(filepath.Join(c.Data, "candidate.json"))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	if took := time.Since(told); took > 50*time.Second {
+		t.Errorf("the mark stays for %v: until the minute of its trial is over", took)
+	}
+	ask(t, n, "GET", "/healthz", "", "").want(t, 503)
+	o.order(wire.Order{Candidate: second, Percent: 10, Rollout: "rol_2"})
+	o.told("the candidate is withdrawn", func(_, c *wire.ReleaseStatus) bool { return c == nil || c.Digest == second })
+	cancel()
+	stop.Wait()
+	if _, candidate := n.releases.Status(); candidate != nil {
+		t.Errorf("a node that drains goes on to %+v", candidate)
+	}
 }
 
 // TestPrunesReleases: on a node's disk are the running release, the three that ran

@@ -39,7 +39,7 @@ type opened struct {
 
 // Run obeys orders until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	tick := time.Tick(judgeInterval)
+	tick, stopping := time.Tick(judgeInterval), c.stopping
 	defer c.settling.Wait()
 	c.settle(ctx)
 	for ctx.Err() == nil {
@@ -58,6 +58,11 @@ func (c *Controller) Run(ctx context.Context) {
 			}
 		case done := <-c.opened:
 			c.finish(done)
+		case <-stopping:
+			stopping, c.stops = nil, true
+			if c.opening == nil || !c.opening.candidate { // else step cancels it, and finish ends its trial
+				c.endTrial()
+			}
 		}
 	}
 	if c.opening != nil {
@@ -136,7 +141,7 @@ func (c *Controller) step(ctx context.Context) {
 			c.prune()
 		}
 	}
-	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil
+	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil && !c.stops
 	switch {
 	case c.order.Run == routes.running.digest:
 		c.mu.Lock()
@@ -246,7 +251,7 @@ func (c *Controller) finish(done opened) {
 	c.opening = nil
 	done.cancel()
 	running := c.order.Run == done.digest && c.router.routes.Load().running.digest != done.digest
-	candidate := c.order.Candidate == done.digest && done.digest != ""
+	candidate := c.order.Candidate == done.digest && done.digest != "" && !c.stops
 	wanted := c.order.Rollout == done.rollout && (running || candidate)
 	if done.err == nil {
 		c.settleAt = time.Now().Add(settleDelay)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,46 @@ func TestRunEnds(t *testing.T) {
 	case <-ended:
 	case <-time.After(time.Minute):
 		t.Fatal("Run goes on")
+	}
+}
+
+// TestStoppingOpensNoCandidate holds that a candidate which is being opened when the node is
+// stopped gets no request, even if it was opened by then.
+func TestStoppingOpensNoCandidate(t *testing.T) {
+	running, opens := plainDeployment(t, "running"), plainDeployment(t, "opened")
+	cancelled := make(chan struct{})
+	open := &opening{digest: opens.digest, rollout: "rol_1", candidate: true, cancel: sync.OnceFunc(func() { close(cancelled) })}
+	runtime, err := host.New(t.Context(), host.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runtime.Close(context.Background())
+	mark := filepath.Join(t.TempDir(), "candidate.json")
+	c := &Controller{
+		cfg: Config{Runtime: runtime, Changed: func() {}}, router: newRouter(running), log: slog.New(slog.DiscardHandler),
+		store:  &releaseStore{kept: keptRelease{Digest: running.digest}, trials: openTrials(durable.Disk{}, mark, slog.New(slog.DiscardHandler))},
+		opened: make(chan opened), stopping: make(chan struct{}), opening: open,
+		order: &wire.Order{Run: running.digest, Candidate: opens.digest, Rollout: "rol_1"},
+	}
+	if err := c.beginTrial(open); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	defer stop()
+	runs.Go(func() { c.Run(ctx) })
+	c.Stopping()
+	<-cancelled
+	c.opened <- opened{open, opens, nil}
+	<-opens.closed
+	stop()
+	runs.Wait()
+	if c.router.routes.Load().candidate != nil {
+		t.Error("the candidate gets requests")
+	}
+	if _, err := os.Stat(mark); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the mark of its trial: %v", err)
 	}
 }
 

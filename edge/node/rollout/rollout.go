@@ -81,6 +81,8 @@ type Controller struct {
 	orders chan *nats.Msg
 	opened chan opened
 
+	stopping chan struct{} // closed by Stopping
+
 	mu        sync.Mutex
 	candidate *wire.ReleaseStatus // a release that is opened, tried, or has failed; nil: none
 	refusal   error               // see Refusal
@@ -91,6 +93,7 @@ type Controller struct {
 	standby *deployment      // ran before; its modules are kept open for a rollback; nil: none
 	retryAt time.Time        // nothing is opened before
 	refused *backoff.Backoff // between tries of a settled release that is refused
+	stops   bool             // the node is being stopped: no candidate is tried any more
 	// refusedRun is the last settled release that was refused. While another is to be tried,
 	// it is left alone: else none could ever take its place.
 	refusedRun string
@@ -121,7 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		cfg: cfg, router: newRouter(first), loader: loader, store: store, log: cfg.Log,
-		orders: make(chan *nats.Msg, 64), opened: make(chan opened),
+		orders: make(chan *nats.Msg, 64), opened: make(chan opened), stopping: make(chan struct{}),
 		refused: backoff.New(refusedFirst, refusedMost), before: store.kept.Digest,
 	}
 	if refusal != nil {
@@ -132,6 +135,10 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	}
 	return c, nil
 }
+
+// Stopping ends the trial of a candidate, and has no other begin: the node is being stopped, and
+// may be killed before it has ended. It is called once; Run goes on to obey all other orders.
+func (c *Controller) Stopping() { close(c.stopping) }
 
 // openFirst also returns why the release that ran last is refused, nil where it is not: where
 // it cannot be read, the origin mends it.

@@ -18,7 +18,7 @@ const trialTime = time.Minute
 
 // trial is the content of DATA/candidate.json, which is there while a candidate is
 // on trial: from before its modules are opened until it has answered requests for
-// trialTime, is withdrawn, or the node is stopped. A node that finds it when it
+// trialTime, is withdrawn, or the node is told to stop. A node that finds it when it
 // starts has died meanwhile.
 type trial struct {
 	Digest  string `json:"digest"`
