@@ -154,7 +154,7 @@ func (b backupJob) build(ctx context.Context, folder string, done func(whole str
 		return err
 	}
 	defer out.Close() // a second time where all went well
-	a, err := backup.NewWriter(out)
+	a, err := backup.NewWriter(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (b backupJob) build(ctx context.Context, folder string, done func(whole str
 	if now, err := b.sealingKeys(); err != nil || !bytes.Equal(now, keys) {
 		return cmp.Or(err, hint.Add(fmt.Errorf("%s changed meanwhile: what the database has sealed may not open with it", secretsFile), "make the backup again"))
 	}
-	if err := errors.Join(a.Close(), out.Sync(), out.Close()); err != nil {
+	if err := errors.Join(a.Close(), out.Sync(), out.Close(), ctx.Err()); err != nil {
 		return err
 	}
 	return done(whole)

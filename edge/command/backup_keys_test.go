@@ -173,7 +173,7 @@ func TestRestoreByTheHint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := backup.NewWriter(out)
+	old, err := backup.NewWriter(t.Context(), out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,6 +316,33 @@ func TestBackupWhileKeysChange(t *testing.T) {
 		if err := b.write(t.Context(), file); err != nil {
 			t.Errorf("once more: %v", err)
 		}
+	}
+}
+
+// TestBackupEnds: a backup that is to end while it packs the database ends without one, with the
+// earlier one as it was and nothing else left.
+func TestBackupEnds(t *testing.T) {
+	outer := t.TempDir()
+	b := backupJob{dir: filepath.Join(outer, "origin")}
+	makeOrigin(t, b.dir)
+	folder := filepath.Join(outer, "backups")
+	file := filepath.Join(folder, "backup")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, []byte("earlier"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	b.snapshot = func(ctx context.Context, file, copied string) error {
+		defer end()
+		return db.Snapshot(ctx, file, copied)
+	}
+	if err := b.write(ctx, file); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), databaseFile) {
+		t.Errorf("the backup ends by %v, not while it packs the database", err)
+	}
+	if text, err := os.ReadFile(file); string(text) != "earlier" {
+		t.Errorf("the earlier backup is %d bytes, %v", len(text), err)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v", left, err)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestRestoreWithWrongFlags(t *testing.T) {
 	dir := t.TempDir()
 	file, other, folder := filepath.Join(dir, "backup"), filepath.Join(dir, "other"), filepath.Join(dir, "folder")
 	var made bytes.Buffer
-	a, err := backup.NewWriter(&made)
+	a, err := backup.NewWriter(t.Context(), &made)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,13 +30,14 @@ var ErrNoArchive = errors.New("this is no whole backup of an origin")
 
 // Writer writes a backup, which is complete once Close has returned.
 type Writer struct {
+	ctx  context.Context // of reading the files
 	gzip *gzip.Writer
 	tar  *tar.Writer
 }
 
-// NewWriter starts a backup in w.
-func NewWriter(w io.Writer) (*Writer, error) {
-	a := &Writer{gzip: gzip.NewWriter(w)}
+// NewWriter starts a backup in w. Once ctx has ended, no file can be added.
+func NewWriter(ctx context.Context, w io.Writer) (*Writer, error) {
+	a := &Writer{ctx: ctx, gzip: gzip.NewWriter(w)}
 	a.tar = tar.NewWriter(a.gzip)
 	header := &tar.Header{Name: mark, Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(format)), ModTime: time.Now()}
 	if err := a.tar.WriteHeader(header); err != nil {
@@ -60,10 +62,23 @@ func (a *Writer) File(name, from string) error {
 	if err := a.tar.WriteHeader(header); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(a.tar, f, info.Size()); err != nil { // a log may grow meanwhile
+	if _, err := io.CopyN(a.tar, reader{a.ctx, f}, info.Size()); err != nil { // a log may grow meanwhile
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	return nil
+}
+
+// reader reads a file until ctx ends.
+type reader struct {
+	ctx  context.Context
+	file io.Reader
+}
+
+func (r reader) Read(into []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.file.Read(into)
 }
 
 // Walk calls fn for each file below dir with its slash-separated name there and its path. A

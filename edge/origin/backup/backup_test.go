@@ -14,7 +14,7 @@ func made(t testing.TB) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	var b bytes.Buffer
-	a, err := NewWriter(&b)
+	a, err := NewWriter(t.Context(), &b)
 	if err != nil {
 		t.Fatal(err)
 	}
