@@ -211,22 +211,28 @@ const opErase = "erase account"
 func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
 	erased := make(Erased)
 	const withAccount = 2
-	for _, of := range ofAccount[:len(ofAccount)-withAccount] {
-		for {
-			var gone int64
-			err := d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-				gone, err = of.eraseSome(ctx, t, id)
-				return err
-			})
+	return erased, erased.each(ofAccount[:len(ofAccount)-withAccount], func(of records) (gone int64, err error) {
+		err = d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+			gone, err = of.eraseSome(ctx, t, id)
+			return err
+		})
+		return gone, err
+	})
+}
+
+// each calls some for each kind of records until none is left of it, and counts what went.
+func (e Erased) each(kinds []records, some func(records) (int64, error)) error {
+	for _, of := range kinds {
+		for more := true; more; {
+			gone, err := some(of)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if erased[of.table] += gone; gone == 0 {
-				break
-			}
+			e[of.table] += gone
+			more = gone > 0
 		}
 	}
-	return erased, nil
+	return nil
 }
 
 // eraseRest removes an account with what came in since its records were erased.
@@ -267,18 +273,7 @@ func (d *DB) eraseRest(ctx context.Context, id string, at time.Time, erased Eras
 
 // eraseAll removes all records of an account and adds to erased how many went.
 func (t *tx) eraseAll(ctx context.Context, id string, erased Erased) error {
-	for _, of := range ofAccount {
-		for {
-			gone, err := of.eraseSome(ctx, t.Tx, id)
-			if err != nil {
-				return err
-			}
-			if erased[of.table] += gone; gone == 0 {
-				break
-			}
-		}
-	}
-	return nil
+	return erased.each(ofAccount[:], func(of records) (int64, error) { return of.eraseSome(ctx, t.Tx, id) })
 }
 
 // eraseOrphans removes what is kept of an account that is not there: not every table refers
@@ -431,15 +426,7 @@ func (t *tx) buried(ctx context.Context, ids []string) (map[string]bool, error) 
 	if err := t.LockShared(ctx, "tombstones"); err != nil {
 		return nil, err
 	}
-	found, err := t.Strings(ctx, `SELECT id FROM tombstones WHERE `+t.In("id"), t.Set(ids))
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]bool, len(found))
-	for _, id := range found {
-		all[id] = true
-	}
-	return all, nil
+	return db.Map[string, bool](ctx, t, `SELECT id, true FROM tombstones WHERE `+t.In("id"), t.Set(ids))
 }
 
 // Tombstones lists the leads and accounts that were deleted, the last first.
