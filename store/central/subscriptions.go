@@ -38,16 +38,11 @@ func (d *DB) withSecret(ctx context.Context, t *tx, id string) (s store.Subscrip
 	if s, err = subscriptionTable.Get(ctx, t, id); err != nil {
 		return s, err
 	}
-	sealed, err := t.sealedSecret(ctx, id)
-	if err == nil {
+	var sealed string
+	if err = t.Get(ctx, `SELECT secret FROM subscriptions WHERE id = ?`, []any{id}, &sealed); err == nil {
 		s.Secret, err = d.sealer.Open(id, sealed)
 	}
 	return s, err
-}
-
-func (t *tx) sealedSecret(ctx context.Context, id string) (sealed string, err error) {
-	err = t.Get(ctx, `SELECT secret FROM subscriptions WHERE id = ?`, []any{id}, &sealed)
-	return sealed, err
 }
 
 func validateSubscription(s store.Subscription) (store.Subscription, error) {

@@ -107,8 +107,14 @@ func (d *DB) Profile(ctx context.Context, accountID string) (a store.Account, se
 	if err := valid.Reference("account", accountID); err != nil {
 		return a, 0, db.Fail(op, err)
 	}
-	a, err = readFound(ctx, d, accountTable, &seq, `SELECT c.seq, a.id IS NOT NULL, `+accountColumns+`
+	found := false
+	a, err = db.One(ctx, d.db, func(row db.Row) (store.Account, error) {
+		return scanFound(row, accountTable, &found, &seq)
+	}, `SELECT c.seq, a.id IS NOT NULL, `+accountColumns+`
 		FROM change_counter c LEFT JOIN (`+accountTable.From+`) ON a.id = ?`, accountID)
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
 	return a, seq, db.Fail(op, err)
 }
 
@@ -131,19 +137,6 @@ func readView[T any](ctx context.Context, d *DB, k db.Table[T], leading []any, q
 		return nil, store.ErrNotFound
 	}
 	return items, nil
-}
-
-// readFound reads one record. The query's columns are the last change, whether
-// there is a record, and the record.
-func readFound[T any](ctx context.Context, d *DB, k db.Table[T], seq *int64, query string, args ...any) (T, error) {
-	found := false
-	record, err := db.One(ctx, d.db, func(row db.Row) (T, error) {
-		return scanFound(row, k, &found, seq)
-	}, query, args...)
-	if err == nil && !found {
-		err = store.ErrNotFound
-	}
-	return record, err
 }
 
 // scanFound scans what leads, whether there is a record, and the record, whose
