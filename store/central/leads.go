@@ -205,7 +205,7 @@ type leadRules struct {
 // readLeadRules reads what these leads are judged by.
 func (t *tx) readLeadRules(ctx context.Context, leads []OfferedLead) (r leadRules, err error) {
 	r = leadRules{
-		accounts: make(map[string]bool), kept: make(map[string]store.Lead),
+		kept: make(map[string]store.Lead),
 		keys: make(map[string]store.Key), damaged: make(map[string]bool), now: t.Now(),
 	}
 	if len(leads) == 0 {
@@ -218,12 +218,8 @@ func (t *tx) readLeadRules(ctx context.Context, leads []OfferedLead) (r leadRule
 			keys = append(keys, l.KeyID)
 		}
 	}
-	known, err := t.Strings(ctx, `SELECT id FROM accounts WHERE `+t.In("id"), t.Set(accounts))
-	if err != nil {
+	if r.accounts, err = db.Map[string, bool](ctx, t, `SELECT id, true FROM accounts WHERE `+t.In("id"), t.Set(accounts)); err != nil {
 		return r, err
-	}
-	for _, id := range known {
-		r.accounts[id] = true
 	}
 	kept, err := leadTable.Some(ctx, t, t.In("id"), t.Set(ids))
 	if err != nil {

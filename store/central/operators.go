@@ -3,8 +3,6 @@ package central
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -93,18 +91,9 @@ func auditKey(k store.Key) any {
 }
 
 func scanAudit(row db.Row) (a store.Audit, err error) {
-	var before, after sql.NullString
 	err = row.Scan(&a.ID, db.Time(&a.At), &a.Actor.ID, &a.Actor.Name, &a.Actor.Role, &a.Actor.Remote,
-		&a.Action, &a.Target, &before, &after)
-	a.Before, a.After = rawJSON(before), rawJSON(after)
+		&a.Action, &a.Target, (*[]byte)(&a.Before), (*[]byte)(&a.After))
 	return a, err
-}
-
-func rawJSON(s sql.NullString) json.RawMessage {
-	if !s.Valid {
-		return nil
-	}
-	return json.RawMessage(s.String)
 }
 
 // AuditFilter selects a part of the audit log; what is not set selects all of it.

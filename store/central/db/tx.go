@@ -172,8 +172,5 @@ func (t *Tx) Get(ctx context.Context, query string, args []any, dest ...any) err
 
 // Strings reads a query of one text column.
 func (t *Tx) Strings(ctx context.Context, query string, args ...any) ([]string, error) {
-	return All(ctx, t, func(row Row) (s string, err error) {
-		err = row.Scan(&s)
-		return s, err
-	}, query, args...)
+	return All(ctx, t, Column[string], query, args...)
 }

@@ -294,16 +294,14 @@ func (s *Store) AttemptsOf(ctx context.Context, of []store.Delivery) (map[string
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	items, err := db.All(ctx, s.db, scanAttempt, `SELECT `+attemptColumns+` FROM attempts
-		WHERE `+s.db.In("delivery_id")+` ORDER BY delivery_id, number`, s.db.Set(ids))
-	if err != nil {
-		return nil, db.Fail("list attempts", err)
-	}
 	all := make(map[string][]store.Attempt)
-	for _, a := range items {
+	err := db.Each(ctx, s.db, func(row db.Row) error {
+		a, err := scanAttempt(row)
 		all[a.DeliveryID] = append(all[a.DeliveryID], a)
-	}
-	return all, nil
+		return err
+	}, `SELECT `+attemptColumns+` FROM attempts
+		WHERE `+s.db.In("delivery_id")+` ORDER BY delivery_id, number`, s.db.Set(ids))
+	return all, db.Fail("list attempts", err)
 }
 
 // CountMost bounds the deliveries that CountOutcomes looks at.

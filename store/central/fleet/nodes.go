@@ -123,21 +123,17 @@ func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
 // lastSeen reads when each of some nodes was seen last, and in which version. Earlier
 // programs, which may have been the last to hear a node, note it in its own row.
 func lastSeen(ctx context.Context, d *db.DB, ids []string) (map[string]NodeSeen, error) {
-	seen, err := db.All(ctx, d, func(row db.Row) (n NodeSeen, err error) {
-		err = row.Scan(&n.ID, db.Time(&n.At), &n.Version)
-		return n, err
-	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id")+`
-		UNION ALL SELECT id, last_seen_at, version FROM nodes WHERE `+d.In("id"), d.Set(ids), d.Set(ids))
-	if err != nil {
-		return nil, err
-	}
-	byID := make(map[string]NodeSeen, len(seen))
-	for _, n := range seen {
+	byID := make(map[string]NodeSeen, len(ids))
+	err := db.Each(ctx, d, func(row db.Row) error {
+		var n NodeSeen
+		err := row.Scan(&n.ID, db.Time(&n.At), &n.Version)
 		if last, known := byID[n.ID]; !known || last.At.Before(n.At) {
 			byID[n.ID] = n
 		}
-	}
-	return byID, nil
+		return err
+	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id")+`
+		UNION ALL SELECT id, last_seen_at, version FROM nodes WHERE `+d.In("id"), d.Set(ids), d.Set(ids))
+	return byID, err
 }
 
 // LastSeen reads when each of some nodes spoke last to any origin process. Nodes that are not
