@@ -58,11 +58,7 @@ func defineAccountDelete(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		raw, err := json.Marshal(gone)
-		if err != nil {
-			return err
-		}
-		return c.Print(raw, func(w io.Writer) {
+		return c.Value(gone, func(w io.Writer) {
 			fmt.Fprintf(w, "deleted\t%s\n", output.Plain(gone.ID))
 			for _, kind := range slices.Sorted(maps.Keys(gone.Erased)) {
 				fmt.Fprintf(w, "%s\t%d\n", output.Plain(kind), gone.Erased[kind])
@@ -93,11 +89,7 @@ func defineAccountExport(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return hint.Add(fmt.Errorf("exporting to %s: %w", output.Plain(*out), err), "nothing was written there; run it again")
 		}
-		raw, err := json.Marshal(end)
-		if err != nil {
-			return err
-		}
-		return c.Print(raw, func(w io.Writer) {
+		return c.Value(end, func(w io.Writer) {
 			fmt.Fprintf(w, "exported\t%s\n", output.Plain(*out))
 			for _, kind := range slices.Sorted(maps.Keys(end.Counts)) {
 				fmt.Fprintf(w, "%s\t%d\n", output.Plain(kind), end.Counts[kind])

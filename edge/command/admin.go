@@ -282,7 +282,7 @@ func (c *invocation) record(ctx context.Context, method, path string, in any, co
 	if err := c.admin.Call(ctx, method, path, in, &raw); err != nil {
 		return err
 	}
-	return c.Record(raw, columns...)
+	return c.Print(raw, func(w io.Writer) { output.Fields(w, raw, columns...) })
 }
 
 // list shows up to most records, 0 for all, that a query finds.

@@ -150,11 +150,7 @@ func recoverDeliveries(ctx context.Context, c *invocation, path string, in admin
 		}
 		in.Cursor = new(string(done.NextCursor))
 	}
-	raw, err := json.Marshal(total)
-	if err != nil {
-		return err
-	}
-	return c.Record(raw, "queued")
+	return c.Value(total, func(w io.Writer) { fmt.Fprintf(w, "queued\t%d\n", total.Queued) })
 }
 
 func tailDeliveries(ctx context.Context, c *invocation) error {

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -92,11 +91,7 @@ func (l *eventListener) run(ctx context.Context, account string, query url.Value
 
 func (l *eventListener) show(h localwebhook.Relayed) error {
 	if l.JSON {
-		raw, err := json.Marshal(h)
-		if err != nil {
-			return err
-		}
-		return output.WriteJSON(l.Out, raw)
+		return l.Value(h, nil)
 	}
 	verified := l.colours.Good("verified")
 	if !h.Verified {

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +106,7 @@ func defineModuleBuild(flags *pflag.FlagSet) handler {
 			return err
 		}
 		warn(c, built.Warnings)
-		return printModule(c, built, func(w io.Writer) {
+		return c.Value(built, func(w io.Writer) {
 			fmt.Fprintf(w, "%s\t%d bytes, %.1f s\n%s\t\n", built.Wasm, built.Size, float64(built.TookMS)/1000, built.Manifest)
 		})
 	}
@@ -133,7 +132,7 @@ func defineModuleTest(flags *pflag.FlagSet) handler {
 		}
 		warn(c, report.Warnings)
 		failed := 0
-		err = printModule(c, report, func(w io.Writer) {
+		err = c.Value(report, func(w io.Writer) {
 			for _, one := range report.Cases {
 				verdict := "ok"
 				if !one.OK {
@@ -183,7 +182,7 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		if err := printModule(c, report, func(w io.Writer) { writeCheck(w, report) }); err != nil {
+		if err := c.Value(report, func(w io.Writer) { writeCheck(w, report) }); err != nil {
 			return err
 		}
 		switch {
@@ -225,11 +224,11 @@ func defineModuleRun(flags *pflag.FlagSet) handler {
 			Config: config, Listen: *listen, FakeUpstreams: *fakes,
 			Loaded: func(l authoring.Loaded) {
 				warn(c, l.Warnings)
-				_ = printModule(c, l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell
+				_ = c.Value(l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell
 			},
 			Failed: func(err error) {
 				if c.JSON {
-					_ = printModule(c, map[string]string{"event": "failed", "error": err.Error()}, nil)
+					_ = c.Value(map[string]string{"event": "failed", "error": err.Error()}, nil)
 					return
 				}
 				report(err, c.stderr)
@@ -253,13 +252,4 @@ func warn(c *invocation, warnings string) {
 	if warnings != "" && !c.JSON {
 		fmt.Fprintln(c.stderr, warnings)
 	}
-}
-
-// printModule prints v as JSON, or as text does.
-func printModule(c *invocation, v any, text func(io.Writer)) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return c.Print(raw, text)
 }

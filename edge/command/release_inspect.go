@@ -155,11 +155,7 @@ func defineDiff(flags *pflag.FlagSet) handler {
 			return hint.Add(fmt.Errorf("comparing %s and %s: %w", c.args[0], c.args[1], err), "edge release pack says what must be mended")
 		}
 		d.Same = len(d.Modules) == 0
-		raw, err := json.Marshal(d)
-		if err != nil {
-			return err
-		}
-		return c.Print(raw, func(w io.Writer) { printDiff(w, d) })
+		return c.Value(d, func(w io.Writer) { printDiff(w, d) })
 	}
 }
 

@@ -90,14 +90,11 @@ func defineTrigger(flags *pflag.FlagSet) handler {
 
 // triggered shows the outcome of a try. Its error is that there was no 2xx answer.
 func (c *invocation) triggered(to string, t localwebhook.Try, done localwebhook.Outcome) error {
-	raw, err := json.Marshal(triggered{
+	v := triggered{
 		To: to, Event: t.Message.EventType, EventID: t.Message.EventID, DeliveryID: t.ID, Status: done.Status, Latency: done.Milliseconds(),
 		Answer: done.Answer, Error: done.Error, Headers: t.Headers, Body: t.Message.Body,
-	})
-	if err != nil {
-		return err
 	}
-	err = c.Print(raw, func(w io.Writer) {
+	err := c.Value(v, func(w io.Writer) {
 		fmt.Fprintf(w, "event\t%s %s\n", t.Message.EventType, t.Message.EventID)
 		fmt.Fprintf(w, "delivery\t%s\n", t.ID)
 		if done.Status != nil {

@@ -31,18 +31,18 @@ func (p Printer) Print(v json.RawMessage, text func(io.Writer)) error {
 	return err
 }
 
-// Line prints v as JSON, or line.
-func (p Printer) Line(v map[string]any, line string) error {
+// Value prints v as JSON, or the text that text writes.
+func (p Printer) Value(v any, text func(io.Writer)) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return p.Print(raw, func(w io.Writer) { fmt.Fprintln(w, line) })
+	return p.Print(raw, text)
 }
 
-// Record prints a JSON object, as text one line for each of the columns.
-func (p Printer) Record(raw json.RawMessage, columns ...string) error {
-	return p.Print(raw, func(w io.Writer) { Fields(w, raw, columns...) })
+// Line prints v as JSON, or line.
+func (p Printer) Line(v map[string]any, line string) error {
+	return p.Value(v, func(w io.Writer) { fmt.Fprintln(w, line) })
 }
 
 // Fields writes one line for each of the columns of a JSON object. A column that is
@@ -57,11 +57,7 @@ func Fields(w io.Writer, raw json.RawMessage, columns ...string) {
 
 // Records prints a JSON array of records, as text a table of the columns.
 func (p Printer) Records(records []map[string]any, columns ...string) error {
-	raw, err := json.Marshal(records)
-	if err != nil {
-		return err
-	}
-	return p.Print(raw, func(w io.Writer) {
+	return p.Value(records, func(w io.Writer) {
 		fmt.Fprintln(w, strings.ToUpper(strings.Join(columns, "\t")))
 		for _, r := range records {
 			cells := make([]string, len(columns))
