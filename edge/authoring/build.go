@@ -80,10 +80,7 @@ func (p *Project) Build(ctx context.Context, out string) (Built, error) {
 // outDir makes the folder that the module is built into, by default the folder build of
 // its own, and returns its path, which is absolute.
 func (p *Project) outDir(out string) (string, error) {
-	if out == "" {
-		out = filepath.Join(p.Dir, outputDir)
-	}
-	out, err := filepath.Abs(out)
+	out, err := filepath.Abs(cmp.Or(out, filepath.Join(p.Dir, outputDir)))
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package authoring
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -41,9 +42,7 @@ func newSession(backend *fake.Backend, clock *fake.Clock, own []string) *session
 // run runs a case and returns what is wrong with the answers.
 func (s *session) run(c Case) (problems []string) {
 	for i, command := range c.Setup {
-		if command.Account == "" {
-			command.Account = s.account
-		}
+		command.Account = cmp.Or(command.Account, s.account)
 		if _, err := (sandboxctl.Controller{Backend: s.backend, Clock: s.clock}).Do(command); err != nil {
 			return []string{fmt.Sprintf("setup %d: %v", i+1, err)}
 		}
@@ -55,7 +54,7 @@ func (s *session) run(c Case) (problems []string) {
 				wrong = []string{err.Error()}
 			}
 			for _, one := range wrong {
-				problems = append(problems, fmt.Sprintf("step %d: %s %s: %s", i+1, method(step), step.Path, one))
+				problems = append(problems, fmt.Sprintf("step %d: %s %s: %s", i+1, cmp.Or(step.Method, http.MethodGet), step.Path, one))
 			}
 			if len(wrong) > 0 {
 				return problems // the next steps build on this one
@@ -63,13 +62,6 @@ func (s *session) run(c Case) (problems []string) {
 		}
 	}
 	return nil
-}
-
-func method(s Step) string {
-	if s.Method == "" {
-		return http.MethodGet
-	}
-	return s.Method
 }
 
 // step sends a request and returns what is wrong with its answer.
@@ -100,7 +92,7 @@ func (s *session) request(step Step) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequest(method(step), path, strings.NewReader(body))
+	req, err := http.NewRequest(step.Method, path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -43,10 +43,7 @@ func (a *adminFlags) register(flags *pflag.FlagSet) {
 // client returns a client of the admin API, which is not asked yet.
 func (a *adminFlags) client() (*adminapi.Client, error) {
 	client, err := a.unsecured()
-	ca := a.ca
-	if ca == "" {
-		ca = os.Getenv("EDGE_ADMIN_CA")
-	}
+	ca := cmp.Or(a.ca, os.Getenv("EDGE_ADMIN_CA"))
 	if err == nil && ca != "" && client.HTTP == nil { // --data has pinned a certificate
 		client.HTTP, err = trusting(ca)
 	}
@@ -73,13 +70,8 @@ func (a *adminFlags) unsecured() (*adminapi.Client, error) {
 	if a.data != "" {
 		return localClient(a.data)
 	}
-	address, tokenFile := a.url, a.tokenFile
-	if address == "" {
-		address = os.Getenv("EDGE_ADMIN_URL")
-	}
-	if tokenFile == "" {
-		tokenFile = os.Getenv("EDGE_ADMIN_TOKEN_FILE")
-	}
+	address := cmp.Or(a.url, os.Getenv("EDGE_ADMIN_URL"))
+	tokenFile := cmp.Or(a.tokenFile, os.Getenv("EDGE_ADMIN_TOKEN_FILE"))
 	const how = "give --admin URL and --token-file FILE, or EDGE_ADMIN_URL and EDGE_ADMIN_TOKEN_FILE, or --data DIR of an edge dev"
 	if address == "" || tokenFile == "" {
 		return nil, usagef(how, "it is not said where the admin API is, or with which token")
@@ -180,13 +172,8 @@ func adminHint(err error) error {
 	if refused.Location != "" {
 		return hint.Add(err, "is that the admin API's address? then give it as --admin or EDGE_ADMIN_URL")
 	}
-	reason := refused.Detail
-	if reason == "" {
-		reason = strings.ReplaceAll(strings.TrimSpace(refused.Kind+" "+refused.Reason), "_", " ")
-	}
-	if reason == "" {
-		reason = fmt.Sprintf("status %d", refused.Status)
-	}
+	code := strings.ReplaceAll(strings.TrimSpace(refused.Kind+" "+refused.Reason), "_", " ")
+	reason := cmp.Or(refused.Detail, code, fmt.Sprintf("status %d", refused.Status))
 	advice := "run the command with --help to see what it takes"
 	switch refused.Status {
 	case http.StatusUnauthorized:

@@ -159,9 +159,7 @@ func startDev(ctx context.Context, c devConfig) (_ *devProcess, err error) {
 		return nil, err
 	}
 	d.started.AddFunc(unlock)
-	if c.cache == "" {
-		c.cache = filepath.Join(c.data, "cache")
-	}
+	c.cache = cmp.Or(c.cache, filepath.Join(c.data, "cache"))
 	if d.origin, err = startOrigin(ctx, c.originConfig); err != nil {
 		return nil, portHint(err)
 	}

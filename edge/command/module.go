@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,7 @@ func defineModuleNew(flags *pflag.FlagSet) handler {
 	language := flags.String("lang", "go", "`LANGUAGE` of the module: go, rust or c")
 	dir := flags.String("dir", "", "`DIR` to write, which must be empty or missing (default: NAME)")
 	return func(_ context.Context, c *invocation) error {
-		if *dir == "" {
-			*dir = c.args[0]
-		}
+		*dir = cmp.Or(*dir, c.args[0])
 		files, err := authoring.New(*dir, c.args[0], wasm.Language(*language))
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,9 +198,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 			return nil, err
 		}
 	}
-	if c.secretsFile == "" {
-		c.secretsFile = filepath.Join(c.Dir, secretsFile)
-	}
+	c.secretsFile = cmp.Or(c.secretsFile, filepath.Join(c.Dir, secretsFile))
 	sealer, err := secrets.Load(c.secretsFile)
 	if err != nil {
 		return nil, err

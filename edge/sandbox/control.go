@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,10 +35,7 @@ func listenControl(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, hint.Add(fmt.Errorf("listening for control commands: %w", err), "--control takes an address such as 127.0.0.1:8081")
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port))
 	if err != nil {
 		return nil, hint.Add(fmt.Errorf("listening for control commands: %w", err), "choose another --control address; port 0 is any free one")
 	}
@@ -88,9 +86,7 @@ func (c *control) execute(w http.ResponseWriter, r *http.Request) {
 		refuseControl(w, http.StatusBadRequest, `not a command such as {"do":"advance","milliseconds":60000}: `+err.Error())
 		return
 	}
-	if command.Account == "" {
-		command.Account = c.hello.Account
-	}
+	command.Account = cmp.Or(command.Account, c.hello.Account)
 	answer, err := c.commands.Do(command)
 	if err != nil {
 		refuseControl(w, http.StatusBadRequest, err.Error())

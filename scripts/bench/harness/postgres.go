@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -15,10 +16,7 @@ import (
 // PostgresURL returns the URL of the PostgreSQL database in which benches make their
 // schemas: EDGE_TEST_POSTGRES, or the database test on this machine.
 func PostgresURL() string {
-	if url := os.Getenv("EDGE_TEST_POSTGRES"); url != "" {
-		return url
-	}
-	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
+	return cmp.Or(os.Getenv("EDGE_TEST_POSTGRES"), "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
 }
 
 // PostgresSchema makes a schema in the database at address and returns the URL whose
