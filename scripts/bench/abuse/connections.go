@@ -7,9 +7,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
@@ -47,28 +46,18 @@ func (b *bench) heldConnections(ctx context.Context) (err error) {
 		return err
 	}
 	served := make(chan struct{}, others)
-	var clients errgroup.Group
+	var clients sync.WaitGroup
 	for i := range others {
-		clients.Go(func() error {
+		clients.Go(func() {
 			client := http.Client{Timeout: othersWithin, Transport: &http.Transport{DialContext: dialFrom(net.IPv4(127, 1, byte(i), 1)).DialContext}}
 			defer client.CloseIdleConnections()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Nodes[0].URL()+fleet.API+"agents/me", nil)
-			if err != nil {
-				return err
+			status, _, _ := fleet.Send(ctx, &client, r.Nodes[0].URL()+fleet.API+"agents/me", fleet.Bearer(key), nil)
+			if status == http.StatusOK {
+				served <- struct{}{}
 			}
-			req.Header = fleet.Bearer(key)
-			if resp, err := client.Do(req); err == nil {
-				_ = resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
-					served <- struct{}{}
-				}
-			}
-			return nil
 		})
 	}
-	if err := clients.Wait(); err != nil {
-		return err
-	}
+	clients.Wait()
 	b.Printf("others_served: one address opened %d connections", len(held))
 	b.Figure("others_served", float64(len(served)), "clients")
 	return nil

@@ -198,7 +198,7 @@ func (g *generator) guess(ctx context.Context, n uint32) {
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 	header := fleet.Bearer(apikey.Mint(abi.EnvLive, &random))
 	header.Set("X-Forwarded-For", fmt.Sprintf("2001:%x:%x::1", n>>16, n&0xffff))
-	status, err := get(ctx, g.client, g.url, header)
+	status, _, err := fleet.Send(ctx, g.client, g.url, header, nil)
 	g.count(func() {
 		switch {
 		case err == nil:
@@ -211,23 +211,6 @@ func (g *generator) guess(ctx context.Context, n uint32) {
 			}
 		}
 	})
-}
-
-// get returns the status of an answer. It reads the answer to its end, so that the
-// connection can be used again.
-func get(ctx context.Context, client *http.Client, url string, header http.Header) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, err
-	}
-	req.Header = header
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, err
 }
 
 // flood is a generator in a process of its own.

@@ -166,7 +166,7 @@ func beginSlowSubscribes(ctx context.Context, r *fleet.Region) (*slowAttack, err
 	for i := range slowSubscribes {
 		a.repeat(attack, func() (int, []byte, error) {
 			body := fmt.Sprintf(`{"target_url":"https://slow-%d.example.net/hook","events":["sentinel.fired"]}`, i)
-			return r.Send(attack, r.Nodes[0].URL()+fleet.API+"webhooks/subscribe", fleet.Bearer(key.Plaintext), strings.NewReader(body))
+			return fleet.Send(attack, r.Client, r.Nodes[0].URL()+fleet.API+"webhooks/subscribe", fleet.Bearer(key.Plaintext), strings.NewReader(body))
 		})
 	}
 	// Nodes share the processors here, and only here: the work of receiving the requests

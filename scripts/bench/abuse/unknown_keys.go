@@ -126,7 +126,7 @@ func newHolder(r *fleet.Region, key string) *holder {
 }
 
 func (h *holder) ask(ctx context.Context) error {
-	status, err := get(ctx, h.client, h.region.Nodes[0].URL()+fleet.API+"agents/me", fleet.Bearer(h.key))
+	status, _, err := fleet.Send(ctx, h.client, h.region.Nodes[0].URL()+fleet.API+"agents/me", fleet.Bearer(h.key), nil)
 	if err != nil {
 		return fmt.Errorf("ask with a held key: %w", err)
 	}

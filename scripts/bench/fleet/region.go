@@ -162,7 +162,7 @@ const API = "/api/v2/public/"
 
 // Send sends a request and returns the answer's status and body. body is nil for a
 // GET.
-func (r *Region) Send(ctx context.Context, url string, header http.Header, body io.Reader) (status int, answer []byte, err error) {
+func Send(ctx context.Context, client *http.Client, url string, header http.Header, body io.Reader) (status int, answer []byte, err error) {
 	method := http.MethodGet
 	if body != nil {
 		method = http.MethodPost
@@ -172,7 +172,7 @@ func (r *Region) Send(ctx context.Context, url string, header http.Header, body 
 		return 0, nil, err
 	}
 	req.Header = header
-	resp, err := r.Client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -186,7 +186,7 @@ func Bearer(key string) http.Header { return http.Header{"Authorization": {"Bear
 
 // Get asks a node; status is 0 when there is no answer.
 func (r *Region) Get(ctx context.Context, n *node.Node, path, key string) (status int, answer []byte) {
-	status, answer, _ = r.Send(ctx, n.URL()+API+path, Bearer(key), nil)
+	status, answer, _ = Send(ctx, r.Client, n.URL()+API+path, Bearer(key), nil)
 	return status, answer
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 )
 
@@ -120,17 +121,7 @@ func (a *author) run(ctx context.Context) (stop func(), err error) {
 // await asks the module until it gives an answer.
 func (a *author) await(ctx context.Context, want string) error {
 	return harness.Poll(ctx, "the answer "+want, func() (bool, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url, nil)
-		if err != nil {
-			return false, err
-		}
-		req.Header.Set("Authorization", "Bearer "+a.key)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return false, nil // not yet
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return err == nil && string(body) == want, nil
+		_, body, err := fleet.Send(ctx, http.DefaultClient, a.url, fleet.Bearer(a.key), nil)
+		return err == nil && string(body) == want, nil // an error: not yet
 	})
 }

@@ -166,6 +166,6 @@ func (b *bench) post(ctx context.Context, url, key, once, email string) (status 
 	if once != "" {
 		header.Set("Idempotency-Key", once)
 	}
-	status, _, _ = b.region.Send(ctx, url+fleet.API+"leads", header, strings.NewReader(`{"name":"Sam Okafor","email":"`+email+`"}`))
+	status, _, _ = fleet.Send(ctx, b.region.Client, url+fleet.API+"leads", header, strings.NewReader(`{"name":"Sam Okafor","email":"`+email+`"}`))
 	return status
 }

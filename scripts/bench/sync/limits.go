@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 	"partneredge/store/ratelimit"
 )
@@ -239,7 +240,7 @@ func (b *bench) asked(ctx context.Context) (sum float64, err error) {
 
 // metric adds up the lines of a node's metrics that begin and go on so.
 func (b *bench) metric(ctx context.Context, url, prefix, part string) (sum float64, err error) {
-	_, text, err := b.region.Send(ctx, url+"/metrics", nil, nil)
+	_, text, err := fleet.Send(ctx, b.region.Client, url+"/metrics", nil, nil)
 	if err != nil {
 		return 0, err
 	}
