@@ -27,15 +27,14 @@ type table struct {
 	rows func(v *visit, add func(...string) bool) error
 }
 
-// wrongSelection is the error of a visit that selects nothing that can be.
-type wrongSelection string
+// refusedDownload is the error of a download that the visitor may not have, or that selects
+// nothing that can be.
+type refusedDownload struct {
+	status int
+	text   string
+}
 
-func (w wrongSelection) Error() string { return string(w) }
-
-// roleTooLow is the error of a download that the visitor's role does not reach.
-type roleTooLow string
-
-func (r roleTooLow) Error() string { return string(r) }
+func (r refusedDownload) Error() string { return r.text }
 
 // download answers with a table as CSV, once all of it is read: half a file looks whole.
 func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
@@ -59,12 +58,8 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 		}
 		// To read a long log takes longer than an answer is given from the start.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadWrite))
-		if wrong, ok := errors.AsType[wrongSelection](err); ok {
-			c.problem(w, v.session, http.StatusBadRequest, string(wrong))
-			return
-		}
-		if low, ok := errors.AsType[roleTooLow](err); ok {
-			c.problem(w, v.session, http.StatusForbidden, string(low))
+		if refused, ok := errors.AsType[refusedDownload](err); ok {
+			c.problem(w, v.session, refused.status, refused.text)
 			return
 		}
 		if err != nil {
@@ -148,7 +143,7 @@ var deliveriesTable = table{
 			}
 			data := shown.Data.(deliveryFilter)
 			if data.Wrong != "" {
-				return wrongSelection(data.Wrong)
+				return refusedDownload{http.StatusBadRequest, data.Wrong}
 			}
 			for _, d := range data.Items {
 				var last adminapi.Try
@@ -187,15 +182,15 @@ var requestsTable = table{
 		data := shown.Data.(requestSearch)
 		switch {
 		case data.Wrong != "":
-			return wrongSelection(data.Wrong)
+			return refusedDownload{http.StatusBadRequest, data.Wrong}
 		case data.Hint != "":
-			return wrongSelection("Nothing found: " + data.Hint + ".")
+			return refusedDownload{http.StatusBadRequest, "Nothing found: " + data.Hint + "."}
 		case len(data.Unreached) > 0:
 			var away []string
 			for _, n := range data.Unreached {
 				away = append(away, n.Node+" in "+n.Region+": "+n.Reason)
 			}
-			return wrongSelection("Not known of " + strings.Join(away, "; ") + ".")
+			return refusedDownload{http.StatusBadRequest, "Not known of " + strings.Join(away, "; ") + "."}
 		}
 		for _, r := range data.Items {
 			if !add(r.ID, stampCell(r.At), r.Method, r.Route, strconv.Itoa(r.Status), r.Error, r.Reason,
@@ -213,24 +208,17 @@ var leadsTable = table{
 	head: []string{"lead", "created_at", "captured_at", "environment", "first_name", "last_name", "email", "phone", "consent_status", "outreach_allowed", "key"},
 	rows: func(v *visit, add func(...string) bool) error {
 		if !(view{Who: &v.session.who}).May("admin") { // as for an export: many people at once
-			return roleTooLow("A download of leads needs the role admin.")
+			return refusedDownload{http.StatusForbidden, "A download of leads needs the role admin."}
 		}
-		query := url.Values{"limit": {"200"}}
-		for {
-			var page adminapi.List[adminapi.Lead]
-			if err := v.get("/accounts/"+v.id()+"/leads?"+query.Encode(), &page); err != nil {
+		for l, err := range adminapi.All[adminapi.Lead](v.Context(), v.api, "/accounts/"+v.id()+"/leads", nil) {
+			if err != nil {
 				return err
 			}
-			for _, l := range page.Items {
-				if !add(l.ID, stampCell(l.CreatedAt), stampCell(l.CapturedAt), l.Environment, l.FirstName, l.LastName, l.Email, l.Phone,
-					l.ConsentStatus, strconv.FormatBool(l.OutreachAllowed), l.KeyID) {
-					return nil
-				}
-			}
-			if page.NextCursor == "" {
+			if !add(l.ID, stampCell(l.CreatedAt), stampCell(l.CapturedAt), l.Environment, l.FirstName, l.LastName, l.Email, l.Phone,
+				l.ConsentStatus, strconv.FormatBool(l.OutreachAllowed), l.KeyID) {
 				return nil
 			}
-			query.Set("cursor", string(page.NextCursor))
 		}
+		return nil
 	},
 }
