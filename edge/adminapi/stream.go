@@ -60,10 +60,8 @@ func (c *Client) Follow(ctx context.Context, path string, handle func(Event) err
 		if err != nil {
 			lost(err, wait)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Pause(ctx, wait); ctx.Err() != nil {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/backoff"
 	"partneredge/edge/output"
 )
 
@@ -195,10 +196,8 @@ func poll[T any](ctx context.Context, every time.Duration, read func() (T, error
 			if ctx.Err() != nil || !yield(record, err) {
 				return
 			}
-			select {
-			case <-ctx.Done():
+			if backoff.Pause(ctx, every); ctx.Err() != nil {
 				return
-			case <-time.After(every):
 			}
 		}
 	}

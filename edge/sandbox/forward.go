@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/localwebhook"
 	"partneredge/edge/output"
 	"partneredge/edge/webhook"
@@ -79,10 +80,8 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 			return
 		}
 		f.say("%s, again in %s", said, time.Until(at).Round(100*time.Millisecond))
-		select {
-		case <-f.ctx.Done():
+		if backoff.Pause(f.ctx, time.Until(at)); f.ctx.Err() != nil {
 			return
-		case <-time.After(time.Until(at)):
 		}
 		switch now, known := f.subscription(account, d.Subscription); {
 		case now.Revoked:

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"partneredge/edge/backoff"
 )
 
 // Median of the values, which must not be empty.
@@ -87,12 +89,8 @@ func OwnCPUTime() time.Duration {
 
 // Sleep returns after d, or earlier with the context's error.
 func Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+	backoff.Pause(ctx, d)
+	return ctx.Err()
 }
 
 // Poll calls done every few milliseconds until it returns true or an error, for

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"partneredge/edge/backoff"
 )
 
 // request that the load sends.
@@ -71,10 +73,8 @@ func (l *load) ask(ctx context.Context, addr, key string, p plan) {
 	defer func() { c.close() }()
 	for i := 0; ; i++ {
 		due := p.start.Add(time.Duration(float64(i) / p.perSecond * float64(time.Second)))
-		select {
-		case <-ctx.Done():
+		if backoff.Pause(ctx, time.Until(due)); ctx.Err() != nil {
 			return
-		case <-time.After(time.Until(due)):
 		}
 		var err error
 		if c == nil {

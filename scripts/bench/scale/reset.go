@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
@@ -230,10 +231,7 @@ func (r *revocations) run(ctx context.Context) error {
 			}
 		}
 		r.took = append(r.took, harness.Milliseconds(time.Since(began)))
-		select {
-		case <-ctx.Done():
-		case <-time.After(resetRevokes):
-		}
+		backoff.Pause(ctx, resetRevokes)
 	}
 	return nil
 }
