@@ -34,11 +34,7 @@ type order struct {
 }
 
 // runChild carries an order out.
-func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) error {
-	var what order
-	if err := json.Unmarshal([]byte(spec), &what); err != nil {
-		return err
-	}
+func runChild(ctx context.Context, what order, in io.Reader, out io.Writer) error {
 	if what.Guess == "" {
 		return serveHarmless(in, out)
 	}

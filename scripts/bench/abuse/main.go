@@ -42,7 +42,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
 	"partneredge/edge/gotuning"
@@ -65,13 +64,8 @@ func main() {
 	b.OnlyOf(cases)
 	b.Flags.StringVar(&b.modules, "modules", "build/modules", "`DIR` of the nodes' modules")
 	b.Flags.StringVar(&b.cache, "cache", "build/cache", "`DIR` of compiled modules")
-	child := b.Flags.String("child", "", "an order for a process of its own (used by the bench itself)")
-	b.Main(func(ctx context.Context) error {
-		if *child != "" {
-			return runChild(ctx, *child, os.Stdin, os.Stdout)
-		}
-		return b.RunInTurn(ctx, cases)
-	})
+	harness.OnOrder(b.Bench, runChild)
+	b.Main(func(ctx context.Context) error { return b.RunInTurn(ctx, cases) })
 }
 
 // bench is one run.

@@ -17,6 +17,16 @@ type Child struct {
 	Out io.Reader
 }
 
+// OnOrder calls run in place of what Main is given, in a process of StartChild: with the
+// order, the standard input and the standard output.
+func OnOrder[T any](b *Bench, run func(ctx context.Context, order T, in io.Reader, out io.Writer) error) {
+	b.Flags.Func("child", "an order for a process of its own (used by the bench itself)", func(text string) error {
+		var order T
+		b.ordered = func(ctx context.Context) error { return run(ctx, order, os.Stdin, os.Stdout) }
+		return json.Unmarshal([]byte(text), &order)
+	})
+}
+
 // StartChild runs the bench's own program with the flag -child and an order, as JSON, in a
 // process of its own. Its standard error is the bench's.
 func StartChild(ctx context.Context, order any) (c *Child, err error) {

@@ -28,6 +28,7 @@ type Bench struct {
 	Dir string
 
 	only    *string
+	ordered func(context.Context) error // what a child does; nil: it is none
 	figures []figure
 }
 
@@ -92,6 +93,9 @@ func (b *Bench) run(ctx context.Context, measure func(context.Context) error) (e
 	}
 	defer func() { _ = os.RemoveAll(b.Dir) }()
 	defer b.printFigures()
+	if b.ordered != nil {
+		measure = b.ordered
+	}
 	return measure(ctx)
 }
 

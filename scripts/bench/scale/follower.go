@@ -31,11 +31,7 @@ type order struct {
 }
 
 // runChild carries an order out.
-func runChild(ctx context.Context, text string, in io.Reader, out io.Writer) error {
-	var what order
-	if err := json.Unmarshal([]byte(text), &what); err != nil {
-		return err
-	}
+func runChild(ctx context.Context, what order, in io.Reader, out io.Writer) error {
 	if what.Follow == nil {
 		return runDeaf(what.Deaf, in, out)
 	}

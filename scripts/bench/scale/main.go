@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"partneredge/scripts/bench/harness"
 )
@@ -34,13 +33,8 @@ func main() {
 	}
 	b.OnlyOf(parts)
 	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")
-	child := b.Flags.String("child", "", "an order for a process of its own (used by the bench itself)")
-	b.Main(func(ctx context.Context) error {
-		if *child != "" {
-			return runChild(ctx, *child, os.Stdin, os.Stdout)
-		}
-		return b.RunInTurn(ctx, parts)
-	})
+	harness.OnOrder(b.Bench, runChild)
+	b.Main(func(ctx context.Context) error { return b.RunInTurn(ctx, parts) })
 }
 
 // bench is one run.

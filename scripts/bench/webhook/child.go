@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/harness"
+	"partneredge/scripts/bench/hooks"
 )
 
 // order names the database and the endpoint of a child, and the events that it
@@ -24,11 +24,7 @@ type order struct {
 
 // runChild is an origin in a process of its own, to be killed or weighed. It
 // prints "ready" when it delivers.
-func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) error {
-	var what order
-	if err := json.Unmarshal([]byte(spec), &what); err != nil {
-		return err
-	}
+func runChild(ctx context.Context, what order, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -50,7 +46,7 @@ func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) err
 	writers.SetLimit(what.Writers)
 	for n := 0; n < what.Events && ctx.Err() == nil; n++ {
 		writers.Go(func() error {
-			if id, err := o.event(ctx); err == nil {
+			if id, err := hooks.Fire(ctx, o.db, o.account); err == nil {
 				fmt.Fprintln(out, id)
 			}
 			return nil

@@ -34,13 +34,8 @@ func main() {
 	kinds := b.Flags.String("databases", "sqlite,postgres", "where")
 	b.Flags.IntVar(&b.events, "events", 6000, "events of the burst")
 	b.Flags.StringVar(&b.profile, "profile", "", "write a CPU profile of the bursts to this `FILE`")
-	child := b.Flags.String("child", "", "the part that is killed or weighed (used by the bench itself)")
-	b.Main(func(ctx context.Context) error {
-		if *child != "" {
-			return runChild(ctx, *child, os.Stdin, os.Stdout)
-		}
-		return b.measure(ctx, *postgres, strings.Split(*kinds, ","))
-	})
+	harness.OnOrder(b.Bench, runChild)
+	b.Main(func(ctx context.Context) error { return b.measure(ctx, *postgres, strings.Split(*kinds, ",")) })
 }
 
 // database is one that is measured. open makes an empty one and returns its URL.

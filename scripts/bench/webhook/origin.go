@@ -85,11 +85,6 @@ func (o *origin) close(ctx context.Context) {
 	}
 }
 
-// event writes one event.
-func (o *origin) event(ctx context.Context) (id string, err error) {
-	return hooks.Fire(ctx, o.db, o.account)
-}
-
 // load is events to write, as many at a time as writers, and how long they may take.
 type load struct {
 	events, writers int
@@ -102,7 +97,7 @@ func (o *origin) fire(ctx context.Context, l load) (n int, err error) {
 	group.SetLimit(l.writers)
 	for began := time.Now(); n < l.events && (l.most == 0 || time.Since(began) < l.most); n++ {
 		group.Go(func() error {
-			_, err := o.event(ctx)
+			_, err := hooks.Fire(ctx, o.db, o.account)
 			return err
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/harness"
+	"partneredge/scripts/bench/hooks"
 )
 
 // Of paced and hang.
@@ -128,7 +129,7 @@ func (o *origin) pace(ctx context.Context, total, warm, perSecond int) (map[stri
 	for n := range total {
 		<-tick
 		writers.Go(func() error {
-			id, err := o.event(ctx)
+			id, err := hooks.Fire(ctx, o.db, o.account)
 			if err == nil && n >= warm {
 				mu.Lock()
 				written[id] = time.Now()
