@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,17 +32,8 @@ const (
 // bare posts signed bodies in a loop, with as many at a time as the sender has
 // at most, and nothing else.
 func (b *bench) bare(ctx context.Context) (rate float64, err error) {
-	pem, err := os.ReadFile(b.receiver.CAFile)
-	if err != nil {
-		return 0, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: roots},
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: endpoints * perEndpoint,
-	}
+	transport := b.receiver.Client().Transport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = endpoints * perEndpoint
 	defer transport.CloseIdleConnections()
 	body := []byte(strings.Repeat("x", bodySize))
 	secret := strings.Repeat("0123456789abcdef", 4)
