@@ -139,27 +139,13 @@ func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	done := make(chan struct{})
-	peak := before
-	var watcher, calls sync.WaitGroup
-	watcher.Go(func() {
-		tick := time.Tick(sizeEvery)
-		for {
-			if now, err := harness.ResidentMiB("self"); err == nil {
-				peak = max(peak, now)
-			}
-			select {
-			case <-done:
-				return
-			case <-tick:
-			}
+	peak, err := harness.MostBeside(sizeEvery, func() error {
+		var calls sync.WaitGroup
+		for range guestsAtOnce {
+			calls.Go(func() { _ = hostile.Attack(ctx, m) })
 		}
-	})
-	for range guestsAtOnce {
-		calls.Go(func() { _ = hostile.Attack(ctx, m) })
-	}
-	calls.Wait()
-	close(done)
-	watcher.Wait()
-	return (peak - before) * (1 << 20) / guestCeiling, nil
+		calls.Wait()
+		return nil
+	}, func() (float64, error) { return harness.ResidentMiB("self") })
+	return max(0, peak-before) * (1 << 20) / guestCeiling, err
 }

@@ -53,6 +53,26 @@ func ResidentMiB(process any) (float64, error) {
 	return resident * float64(os.Getpagesize()) / (1 << 20), err
 }
 
+// MostBeside calls size at a pace until do returns, and returns the largest: what do opens is
+// closed at its end, so that a size read then would be without it.
+func MostBeside(every time.Duration, do func() error, size func() (float64, error)) (most float64, err error) {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	tick := time.Tick(every)
+	for {
+		select {
+		case doErr := <-done:
+			return most, errors.Join(doErr, err)
+		case <-tick:
+			now, sizeErr := size()
+			most = max(most, now)
+			if sizeErr != nil {
+				err = sizeErr
+			}
+		}
+	}
+}
+
 // CPUTime returns the processor time that the threads of a process have used, "self" or
 // its number. Those that have ended do not count.
 func CPUTime(process any) (sum time.Duration, err error) {

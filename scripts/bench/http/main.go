@@ -220,7 +220,7 @@ func (b *bench) memory(ctx context.Context) error {
 			return err
 		}
 	}
-	most, err := mostBeside(func() error {
+	most, err := harness.MostBeside(100*time.Millisecond, func() error {
 		_, err := load(ctx, s, work{request: me, conns: b.conns, length: b.length})
 		return err
 	}, func() (float64, error) { return harness.ResidentMiB(s.pid) })
@@ -229,26 +229,6 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	b.Figure("node_mib", most, "MiB")
 	return nil
-}
-
-// mostBeside calls size every 100 ms until do returns, and returns the largest: load closes
-// its connections at its end, so that a size read then would be without them.
-func mostBeside(do func() error, size func() (float64, error)) (most float64, err error) {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	tick := time.Tick(100 * time.Millisecond)
-	for {
-		select {
-		case doErr := <-done:
-			return most, errors.Join(doErr, err)
-		case <-tick:
-			now, sizeErr := size()
-			most = max(most, now)
-			if sizeErr != nil {
-				err = sizeErr
-			}
-		}
-	}
 }
 
 func (b *bench) report() {

@@ -54,14 +54,10 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	most := 0.0
-	tick := time.Tick(20 * time.Millisecond)
-	for began := time.Now(); time.Since(began) < backlogTime && ctx.Err() == nil; <-tick {
-		now, err := harness.ResidentMiB(c.Process.Pid)
-		if err != nil {
-			return err
-		}
-		most = max(most, now)
+	most, err := harness.MostBeside(20*time.Millisecond, func() error { return harness.Sleep(ctx, backlogTime) },
+		func() (float64, error) { return harness.ResidentMiB(c.Process.Pid) })
+	if err != nil {
+		return err
 	}
 	if err := c.Process.Kill(); err != nil {
 		return err

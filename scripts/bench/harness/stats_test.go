@@ -1,4 +1,4 @@
-package main
+package harness
 
 import (
 	"errors"
@@ -35,17 +35,17 @@ func TestMemoryIsReadBesideTheLoad(t *testing.T) {
 		}
 		return now, nil
 	}
-	if most, err := mostBeside(load, size); most != 90 || err != nil {
+	if most, err := MostBeside(time.Millisecond, load, size); most != 90 || err != nil {
 		t.Errorf("%v, %v, want 90", most, err)
 	}
 
 	failed := errors.New("no such process")
-	if _, err := mostBeside(func() error { return failed }, size); !errors.Is(err, failed) {
+	if _, err := MostBeside(time.Millisecond, func() error { return failed }, size); !errors.Is(err, failed) {
 		t.Errorf("the load failed: %v", err)
 	}
 	ends := make(chan struct{})
 	calls := 0
-	if _, err := mostBeside(func() error {
+	if _, err := MostBeside(time.Millisecond, func() error {
 		select {
 		case <-ends:
 		case <-time.After(10 * time.Second):
