@@ -59,15 +59,10 @@ func (b *bench) measure(ctx context.Context, nodes int) (err error) {
 	}
 	defer b.site.stop()
 	b.Printf("an origin and %d nodes started in %.1f s", nodes, time.Since(began).Seconds())
-	for _, part := range []harness.Part{
+	return b.RunInTurn(ctx, []harness.Part{
 		{Name: "start", Measure: b.start}, {Name: "cold", Measure: b.cold}, {Name: "cached", Measure: b.cached},
 		{Name: "bad", Measure: b.withdrawn}, {Name: "refused", Measure: b.refused},
-	} {
-		if err := b.Run(ctx, part); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // modules is the directory of the modules as they were built.

@@ -185,7 +185,7 @@ func (l *load) judged() (admitted, refused int, err error) {
 // through that had seen the same requests.
 func (l *load) report(b *bench) error {
 	slices.SortFunc(l.answers, func(x, y answer) int { return x.sent.Compare(y.sent) })
-	ideal := oneBucket(l.answers)
+	ideal := fixedShares(l.answers, 1) // one bucket
 	admitted, refused, err := l.judged()
 	if err != nil {
 		return err
@@ -201,23 +201,12 @@ func (l *load) report(b *bench) error {
 	return nil
 }
 
-// oneBucket returns how many of the requests one bucket admits that sees them all.
-func oneBucket(answers []answer) (admitted int) {
-	var bucket ratelimit.Account
-	for _, a := range answers {
-		if got, _ := bucket.Take(limit, a.sent.UnixMicro()); got.Allowed {
-			admitted++
-		}
-	}
-	return admitted
-}
-
 // fixedShares returns how many of the requests nodes admit that have a bucket each,
-// of an equal share of the limit.
+// of an equal share of the limit; one node has one bucket that sees them all.
 func fixedShares(answers []answer, nodes int) (admitted int) {
 	buckets := make([]ratelimit.Account, nodes)
 	for _, a := range answers {
-		if got, _ := buckets[a.node].Take(limit/nodes, a.sent.UnixMicro()); got.Allowed {
+		if got, _ := buckets[a.node%nodes].Take(limit/nodes, a.sent.UnixMicro()); got.Allowed {
 			admitted++
 		}
 	}

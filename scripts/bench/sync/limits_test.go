@@ -24,7 +24,7 @@ func TestBelowLimit(t *testing.T) {
 	if end := answers[len(answers)-1].sent.Sub(start); end >= minutes*time.Minute || end < (minutes-1)*time.Minute {
 		t.Errorf("%d minutes of load take %v", minutes, end)
 	}
-	if n := oneBucket(answers); n != len(answers) {
+	if n := fixedShares(answers, 1); n != len(answers) {
 		t.Errorf("one bucket admits %d of %d", n, len(answers))
 	}
 	n := fixedShares(answers, nodes)
