@@ -44,8 +44,6 @@ type nodeReady struct {
 // nodeFlags are the flags of edge node.
 type nodeFlags struct {
 	node.Config
-	proxies  prefixes
-	hosts    hostNames
 	releases releaseFlags
 	traces   traceFlags
 	logs     logFlags
@@ -77,12 +75,12 @@ func newNode() *cobra.Command {
 	flags.DurationVar(&f.ModuleCPU, "module-cpu", host.DefaultCPU, "`DURATION` for which a module may compute in one call; longer on a slow machine, where cpu_deadline ends honest ones")
 	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE`: the partner API's certificate, read again when it changes")
 	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE`: its key")
-	flags.Var(&f.hosts, "acme-host", "host `NAME` to get a certificate for by ACME, at whose port 443 the authority must reach --listen; may be given again")
+	flags.Var((*hostNames)(&f.ACME.Hosts), "acme-host", "host `NAME` to get a certificate for by ACME, at whose port 443 the authority must reach --listen; may be given again")
 	flags.StringVar(&f.ACME.Dir, "acme-dir", "", "`DIR` of the ACME account's key and the certificates (default: DIR/acme of --data)")
 	flags.StringVar(&f.ACME.URL, "acme-url", "", "`URL` of the ACME authority's directory (default: Let's Encrypt's)")
 	flags.StringVar(&f.ACME.CA, "acme-ca", "", "PEM `FILE` of who signs the ACME authority's own certificate (default: the system's)")
 	flags.StringVar(&f.ACME.Email, "acme-email", "", "`ADDRESS` that the ACME authority may write to")
-	flags.Var(&f.proxies, "trusted-proxies", "`CIDR` of proxies whose X-Forwarded-For counts; may be given again (default: none)")
+	flags.Var((*prefixes)(&f.TrustedProxies), "trusted-proxies", "`CIDR` of proxies whose X-Forwarded-For counts; may be given again (default: none)")
 	flags.DurationVar(&f.MaxStale, "max-stale", time.Hour, "`DURATION` for which records are trusted when the origin is not heard")
 	flags.DurationVar(&f.KeepLeads, "keep-leads", 48*time.Hour, "`DURATION` for which leads are kept after they were handed over, to offer them again to an origin that was restored; 0: not kept")
 	flags.DurationVar(&f.Drain, "drain", 0, "`DURATION`, at most 1m, for which the node serves on after a signal to stop, and /healthz of --listen answers 503; a little longer than a balancer takes to notice")
@@ -105,7 +103,7 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 		return misused(cmd, "--region %q is no name of lower-case letters, digits and dashes", f.Region)
 	case (f.TLSCert == "") != (f.TLSKey == ""):
 		return misused(cmd, "--tls-cert and --tls-key go together")
-	case len(f.hosts) > 0 && f.TLSCert != "":
+	case len(f.ACME.Hosts) > 0 && f.TLSCert != "":
 		return misused(cmd, "--acme-host and --tls-cert exclude each other")
 	case f.ModuleCPU <= 0:
 		return misused(cmd, "--module-cpu must be more than 0")
@@ -119,7 +117,6 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 	if err := f.traces.validate(cmd); err != nil {
 		return err
 	}
-	f.ACME.Hosts, f.TrustedProxies = f.hosts, f.proxies
 	f.Version, f.CheckDial = cmd.Root().Version, newCheckDial()
 	f.MinRelease = f.releases.least
 	if f.ReleaseKeys, err = f.releases.keys(); err != nil {

@@ -18,12 +18,8 @@ import (
 
 func newRequest() *cobra.Command {
 	return newGroup("request", "find requests that partners made, by X-Request-Id, key or account",
-		newAdminCommand("show REQUEST", "show a request by its X-Request-Id, from the node that answered it", func(*pflag.FlagSet) handler {
-			return func(ctx context.Context, c *invocation) error {
-				return c.record(ctx, http.MethodGet, c.path("/requests/%s"), nil,
-					"id", "at", "node", "region", "key_id", "account_id", "method", "route", "status", "duration_ms", "error", "reason")
-			}
-		}),
+		newRecordCommand("show REQUEST", "show a request by its X-Request-Id, from the node that answered it", "GET /requests/%s", nil,
+			"id", "at", "node", "region", "key_id", "account_id", "method", "route", "status", "duration_ms", "error", "reason"),
 		newAdminCommand("list", "list the newest requests, from all nodes", defineRequestList),
 	)
 }

@@ -26,7 +26,7 @@ import (
 // Config configures a run of the sandbox program.
 type Config struct {
 	Program string          // file of the program
-	Cache   string          // folder of compiled code
+	Cache   string          // folder of compiled code, made if there is none
 	Listen  string          // address of the partner API; port 0: any free one
 	Control string          // "": no commands, OnStdin, or the address at which they come over HTTP
 	Forward string          // URL that events are posted to; "": none
@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return hint.Add(fmt.Errorf("reading the sandbox program: %w", err), "run 'make build', or name its file with --program")
 	}
-	cache, err := openCache(c.Cache)
+	cache, err := wazero.NewCompilationCacheWithDir(c.Cache)
 	if err != nil {
 		return hint.Add(fmt.Errorf("opening the cache: %w", err), "name a folder that can be written to with --cache")
 	}
@@ -93,14 +93,6 @@ func Run(ctx context.Context, c Config) (err error) {
 		return fmt.Errorf("the sandbox program ended with status %d", exit.ExitCode())
 	}
 	return err
-}
-
-// openCache opens the folder of compiled code, and makes it if there is none.
-func openCache(dir string) (wazero.CompilationCache, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	return wazero.NewCompilationCacheWithDir(dir)
 }
 
 // checkListen reports early, and in words that help, that the program could not listen on
