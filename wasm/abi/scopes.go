@@ -51,15 +51,7 @@ const (
 // IsOwnScope reports whether name has the form of an own scope.
 func IsOwnScope(name string) bool {
 	rest, ok := strings.CutPrefix(name, OwnPrefix)
-	if !ok || rest == "" || len(rest) > maxOwnName {
-		return false
-	}
-	for i := range len(rest) {
-		if c := rest[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
+	return ok && rest != "" && len(rest) <= maxOwnName && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
 // HasOwn reports whether own, own scopes joined by spaces, holds the scope name.

@@ -73,13 +73,9 @@ func nameAfter(b []byte, prefix string) (name, rest []byte) {
 	if !found {
 		return nil, nil
 	}
-	for i, c := range b {
-		if c == '"' {
-			return b[:i], b[i+1:]
-		}
-		if i == 64 || (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return nil, nil
-		}
+	name, rest, found = bytes.Cut(b, []byte(`"`))
+	if !found || len(name) > 64 || len(bytes.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_")) > 0 {
+		return nil, nil
 	}
-	return nil, nil
+	return name, rest
 }

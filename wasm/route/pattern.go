@@ -60,10 +60,8 @@ func (p *pattern) segment(text string) (literal string, err error) {
 	if text[0] == '{' && text[len(text)-1] == '}' {
 		return "", p.param(text[1 : len(text)-1])
 	}
-	for i := range len(text) {
-		if !unreserved(text[i]) {
-			return "", errors.New("segment " + strconv.Quote(text) + " has a byte other than a letter, a digit and -._~")
-		}
+	if strings.Trim(text, unreserved) != "" {
+		return "", errors.New("segment " + strconv.Quote(text) + " has a byte other than a letter, a digit and -._~")
 	}
 	return text, nil
 }
@@ -87,19 +85,12 @@ func isParam(name string) bool {
 	if name == "" || len(name) > maxParam || name[0] < 'a' || name[0] > 'z' {
 		return false
 	}
-	for i := range len(name) {
-		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// unreserved reports whether c is never percent-encoded in a path (RFC 3986, section
+// unreserved are the bytes that are never percent-encoded in a path (RFC 3986, section
 // 2.3), so that a literal is sent in one way only.
-func unreserved(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
-}
+const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 
 // relation says which paths two patterns match.
 type relation int
