@@ -20,7 +20,7 @@ func AppendString(b []byte, s string) []byte {
 			return b
 		}
 	}
-	return appendEscaped(b, s, isASCII(s) || utf8.ValidString(s))
+	return appendEscaped(b, s, utf8.ValidString(s))
 }
 
 // AppendText is AppendString for a text that is UTF-8 for sure, as those of the host's
@@ -112,21 +112,6 @@ func isPlain(s string) bool {
 func mustEscape(w uint64) uint64 {
 	quote, backslash := w^'"'*lowest, w^'\\'*lowest
 	return (w-' '*lowest)&^w | (quote-lowest)&^quote | (backslash-lowest)&^backslash
-}
-
-func isASCII(s string) bool {
-	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		if word(s, i)&highest != 0 {
-			return false
-		}
-	}
-	for ; i < len(s); i++ {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // nextEscaped returns the index of the first byte of s from i on that must be
