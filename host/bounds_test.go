@@ -20,7 +20,7 @@ import (
 func idleCall(t *testing.T, limits Limits) (*call, *LogBuffer) {
 	t.Helper()
 	log := &LogBuffer{}
-	r := &Runtime{epoch: time.Now(), log: slog.New(slog.NewTextHandler(log, nil))}
+	r := &Runtime{epoch: time.Now(), config: Config{Log: slog.New(slog.NewTextHandler(log, nil))}}
 	c := newCall(&Module{runtime: r, limits: limits, manifest: Manifest{Name: "idle"}}, nil)
 	c.begin(context.Background(), abi.Principal{}, 0)
 	return c, log
@@ -378,7 +378,7 @@ func TestUnchargedTimeIsTheHosts(t *testing.T) {
 // TestClocks reads the clocks that a guest has.
 func TestClocks(t *testing.T) {
 	c, _ := idleCall(t, Limits{})
-	c.m.runtime.clock = func() time.Time { return time.Unix(7, 8) }
+	c.m.runtime.config.Clock = func() time.Time { return time.Unix(7, 8) }
 	if got := c.Clock(true); got != 7_000_000_008 {
 		t.Errorf("the time is %d", got)
 	}

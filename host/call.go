@@ -189,11 +189,11 @@ func (c *call) log(level slog.Level, text []byte) {
 // writeLog writes one record. Whoever reads the log may be slow, which is not the guest's
 // computing: its bytes, its calls to the host and its time bound what it has written.
 func (c *call) writeLog(level slog.Level, message string, text []byte) {
-	if !c.m.runtime.log.Enabled(c, level) {
+	if !c.m.runtime.config.Log.Enabled(c, level) {
 		return
 	}
 	c.Uncharged(func() {
-		c.m.runtime.log.LogAttrs(c, level, message,
+		c.m.runtime.config.Log.LogAttrs(c, level, message,
 			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
 	})
 }
@@ -233,7 +233,7 @@ func (c *call) flushLine() {
 func (c *call) Random(p []byte) {
 	if c.warmUp != nil {
 		c.warmUp.random.Read(p)
-	} else if _, err := io.ReadFull(c.m.runtime.random, p); err != nil {
+	} else if _, err := io.ReadFull(c.m.runtime.config.Random, p); err != nil {
 		c.stop(Failed, err)
 	}
 }
@@ -248,7 +248,7 @@ func (c *call) Clock(realtime bool) uint64 {
 	case c.now != 0:
 		return uint64(c.now) * 1000
 	}
-	return uint64(c.m.runtime.clock().UnixNano())
+	return uint64(c.m.runtime.config.Clock().UnixNano())
 }
 
 // Uncharged implements wasi.Host.

@@ -30,7 +30,7 @@ func FuzzHostFunctions(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(image.Close)
-	mem, err := image.Map(64<<10, m.runtime.reset)
+	mem, err := image.Map(64<<10, m.runtime.config.Reset)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func fuzzModule(f *testing.F) *Module {
 	manifest := Manifest{Name: "fuzz", Capabilities: []abi.Capability{abi.Keys, abi.Buckets, abi.Lockouts, abi.Views, abi.Subscriptions, abi.Outbox}}
 	m := &Module{runtime: r, manifest: manifest, limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
 	m.SetCapabilities(Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: fuzzViews{}, Subscriptions: fuzzViews{}, Outbox: fuzzViews{}})
-	if m.dialer, err = wasi.NewDialer(wasi.DialConfig{Log: r.log}); err != nil {
+	if m.dialer, err = wasi.NewDialer(wasi.DialConfig{Log: r.config.Log}); err != nil {
 		f.Fatal(err)
 	}
 	return m

@@ -284,7 +284,7 @@ func (c *call) code(op abi.Op, err error) abi.Code {
 	if errors.Is(c.Context().Err(), context.Canceled) && errors.Is(err, context.Canceled) {
 		return abi.CodeUnavailable
 	}
-	c.m.runtime.log.Error("module capability failed",
+	c.m.runtime.config.Log.Error("module capability failed",
 		"module", c.m.manifest.Name, "op", int(op), "error", strings.ToValidUTF8(err.Error(), "?"))
 	return abi.CodeFailed
 }

@@ -28,9 +28,9 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 	r := m.runtime
 	var err error
 	m.dialer, err = wasi.NewDialer(wasi.DialConfig{
-		Allow: m.manifest.AllowDial, LookUp: r.lookUp, Check: r.checkDial, Redirect: r.redirect,
+		Allow: m.manifest.AllowDial, LookUp: r.config.LookUp, Check: r.config.CheckDial, Redirect: r.config.Redirect,
 		Sockets: m.limits.Sockets, Bytes: m.limits.SocketBytes,
-		Log: r.log.With("module", m.manifest.Name, "digest", m.digest),
+		Log: r.config.Log.With("module", m.manifest.Name, "digest", m.digest),
 	})
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 	if err = m.compile(ctx, wasm); err != nil {
 		return err
 	}
-	if m.warmUp, err = newWarmUp(r.clock()); err == nil {
+	if m.warmUp, err = newWarmUp(r.config.Clock()); err == nil {
 		err = m.makeImage(ctx)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 			return nil
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		r.log.Warn("rewritten module in the cache is damaged, rewriting it anew", "module", m.manifest.Name, "digest", m.digest, "err", err)
+		r.config.Log.Warn("rewritten module in the cache is damaged, rewriting it anew", "module", m.manifest.Name, "digest", m.digest, "err", err)
 	}
 	if m.prepared, err = prepare.Rewrite(wasm, options); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 		return err
 	}
 	if err := r.rewritten.Keep(m.prepared, m.sum, options); err != nil {
-		r.log.Warn("rewritten module not kept", "module", m.manifest.Name, "digest", m.digest, "err", err)
+		r.config.Log.Warn("rewritten module not kept", "module", m.manifest.Name, "digest", m.digest, "err", err)
 	}
 	m.prepared.Wasm = nil
 	return nil
@@ -130,7 +130,7 @@ func (m *Module) makeImage(ctx context.Context) error {
 // startWarm makes a sandbox the long way: data, start function, _initialize,
 // warm-up.
 func (m *Module) startWarm(ctx context.Context) (*sandbox, error) {
-	mem, err := memory.New(m.maxMemory(), m.runtime.reset)
+	mem, err := memory.New(m.maxMemory(), m.runtime.config.Reset)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (m *Module) clone(ctx context.Context) (*sandbox, error) {
 
 // mapImage makes a sandbox from the image.
 func (m *Module) mapImage(ctx context.Context) (*sandbox, error) {
-	mem, err := m.image.memory.Map(m.maxMemory(), m.runtime.reset)
+	mem, err := m.image.memory.Map(m.maxMemory(), m.runtime.config.Reset)
 	if err != nil {
 		return nil, err
 	}

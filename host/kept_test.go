@@ -67,7 +67,7 @@ func TestCapabilitiesMayKeepTexts(t *testing.T) {
 	m := &Module{runtime: r, limits: Limits{}.withDefaults(),
 		manifest: Manifest{Name: "keep", Capabilities: []abi.Capability{abi.Buckets, abi.Lockouts, abi.Subscriptions, abi.Outbox}}}
 	m.SetCapabilities(Capabilities{Buckets: k, Lockouts: k, Subscriptions: k, Outbox: k})
-	mem, err := memory.New(64<<10, r.reset)
+	mem, err := memory.New(64<<10, r.config.Reset)
 	if err != nil {
 		t.Fatal(err)
 	}

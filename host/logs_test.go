@@ -73,7 +73,7 @@ func TestLoggingIsNotComputing(t *testing.T) {
 				r, m, log := openHostile(t, assembled(asm(loop(code), answerWith(asm(num(7)))), nil), memory.Auto,
 					Limits{CPU: cpu, Wall: test.wall, Sandboxes: 1})
 				written := 0
-				r.log = slog.New(slowLog{slog.NewTextHandler(log, nil), func() { written++; <-time.After(record) }})
+				r.config.Log = slog.New(slowLog{slog.NewTextHandler(log, nil), func() { written++; <-time.After(record) }})
 				if _, err := ask(m, "/", long); ReasonOf(err) != test.want {
 					t.Errorf("ended with %q, want %q: %v", ReasonOf(err), test.want, err)
 				}
@@ -107,7 +107,7 @@ func TestRecordsAreTheHostsTime(t *testing.T) {
 		"a capability failed": {views(errors.New("no disk")), abi.AllScopes, func(c *call) { c.op(abi.OpProfile, nil, nil) }},
 	} {
 		c, log := idleCall(t, Limits{Log: 100})
-		c.m.runtime.log = slog.New(slowLog{slog.NewTextHandler(log, nil), func() { pass(c, time.Hour) }})
+		c.m.runtime.config.Log = slog.New(slowLog{slog.NewTextHandler(log, nil), func() { pass(c, time.Hour) }})
 		c.grant, c.principal.Scopes = test.grant, test.scopes
 		test.do(c)
 		if c.inHost < time.Hour || c.inHost > 90*time.Minute {

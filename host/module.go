@@ -130,7 +130,7 @@ func (m *Module) logInvalid(op abi.Op, err error) {
 // sets.
 func (m *Module) logRefused(logged *atomic.Uint64, bit uint64, message string, op abi.Op, more ...any) {
 	if logged.Or(bit)&bit == 0 {
-		m.runtime.log.Warn(message, append([]any{"module", m.manifest.Name, "digest", m.digest, "op", int(op)}, more...)...)
+		m.runtime.config.Log.Warn(message, append([]any{"module", m.manifest.Name, "digest", m.digest, "op", int(op)}, more...)...)
 	}
 }
 
@@ -191,7 +191,7 @@ func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response)
 		m.pool.put(s)
 		return failed
 	case whole:
-		m.runtime.log.Debug("sandbox discarded", "module", m.manifest.Name, "digest", m.digest, "reason", err.Error())
+		m.runtime.config.Log.Debug("sandbox discarded", "module", m.manifest.Name, "digest", m.digest, "reason", err.Error())
 	}
 	m.counts.discarded.Add(1)
 	m.pool.discard(s)
@@ -202,10 +202,10 @@ func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response)
 // complete sets the fields of req that the host sets by default.
 func (m *Module) complete(req *abi.Request) error {
 	if req.Now == 0 {
-		req.Now = m.runtime.clock().UnixMicro()
+		req.Now = m.runtime.config.Clock().UnixMicro()
 	}
 	if req.Random == [32]byte{} {
-		if _, err := io.ReadFull(m.runtime.random, req.Random[:]); err != nil {
+		if _, err := io.ReadFull(m.runtime.config.Random, req.Random[:]); err != nil {
 			return fmt.Errorf("read randomness: %w", err)
 		}
 	}
@@ -231,5 +231,5 @@ func (m *Module) report(e *Error) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
-	m.runtime.log.LogAttrs(context.Background(), level, "module call failed", attrs...)
+	m.runtime.config.Log.LogAttrs(context.Background(), level, "module call failed", attrs...)
 }

@@ -74,21 +74,14 @@ type Config struct {
 
 // Runtime runs modules. It may be used from many goroutines at once.
 type Runtime struct {
-	log    *slog.Logger
-	clock  func() time.Time
-	random io.Reader
+	config Config
 	epoch  time.Time
 	engine engine.Engine
 	// rewritten are the modules whose code the engine keeps.
 	rewritten prepare.Cache
 
-	reset   memory.Strategy
 	ceiling ceiling
 	yielder yielder
-
-	lookUp    func(context.Context, string) ([]netip.Addr, error)
-	checkDial func(netip.AddrPort) error
-	redirect  func(netip.AddrPort) netip.AddrPort
 
 	mu           sync.Mutex
 	modules      map[*Module]struct{}
@@ -101,31 +94,27 @@ type Runtime struct {
 
 // New starts a runtime, which the caller closes.
 func New(ctx context.Context, config Config) (*Runtime, error) {
-	reset, err := memory.Choose(config.Reset)
-	if err != nil {
+	var err error
+	if config.Reset, err = memory.Choose(config.Reset); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
+	config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
+	if config.Clock == nil {
+		config.Clock = time.Now
+	}
+	if config.Random == nil {
+		config.Random = rand.Reader
+	}
+	setDefault(&config.Memory, 2<<30)
+	setDefault(&config.compileLimit, 2*time.Minute)
 	r := &Runtime{
-		log:       cmp.Or(config.Log, slog.New(slog.DiscardHandler)),
-		clock:     config.Clock,
-		random:    config.Random,
-		epoch:     time.Now(),
-		reset:     reset,
-		lookUp:    config.LookUp,
-		checkDial: config.CheckDial,
-		redirect:  config.Redirect,
-		modules:   map[*Module]struct{}{},
-		ended:     make(chan struct{}),
+		config:  config,
+		epoch:   time.Now(),
+		modules: map[*Module]struct{}{},
+		ended:   make(chan struct{}),
 
 		closedCounts: map[ModuleID]Stats{},
 	}
-	if r.clock == nil {
-		r.clock = time.Now
-	}
-	if r.random == nil {
-		r.random = rand.Reader
-	}
-	setDefault(&config.Memory, 2<<30)
 	r.ceiling.size, r.ceiling.left = config.Memory, config.Memory
 	// GOMAXPROCS may be more than there are processors.
 	r.yielder.processors = int64(min(runtime.GOMAXPROCS(0), runtime.NumCPU()))
@@ -139,12 +128,11 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		}
 		r.rewritten.Dir = filepath.Join(config.CacheDir, "rewritten")
 	}
-	if r.engine, err = newEngine(ctx, engine.Config{CacheDir: config.CacheDir, Log: r.log, Funcs: hostFuncs()}); err != nil {
+	if r.engine, err = newEngine(ctx, engine.Config{CacheDir: config.CacheDir, Log: config.Log, Funcs: hostFuncs()}); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
-	setDefault(&config.compileLimit, 2*time.Minute)
 	r.engine = engine.Share(engine.Limit(r.engine, config.compileLimit)) // in this order: to wait for another is not to compile
-	r.log.Debug("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
+	config.Log.Debug("module runtime started", "engine", r.engine.Name(), "reset", config.Reset.String(), "memory", config.Memory)
 	if config.Trim > 0 {
 		r.trimming.Go(func() { r.trimEvery(config.Trim) })
 	}

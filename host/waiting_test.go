@@ -24,7 +24,7 @@ func TestBeforeWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close(context.Background()) }()
-	mem, err := memory.New(64<<10, r.reset)
+	mem, err := memory.New(64<<10, r.config.Reset)
 	if err != nil {
 		t.Fatal(err)
 	}
