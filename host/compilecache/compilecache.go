@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -46,12 +45,7 @@ func Record(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+SumSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(sum)
-	return errors.Join(err, f.Close())
+	return os.WriteFile(path+SumSuffix, sum, 0o600)
 }
 
 // WriteFile writes a file and its sum, and makes the folder. Others that write or read
@@ -60,31 +54,27 @@ func WriteFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	h := sha256.New()
-	h.Write(content)
-	if err := replace(path+SumSuffix, hexSum(h), unsynced); err != nil { // before the file: it is not there without
+	if err := replace(path+SumSuffix, hexSum(content), false); err != nil { // before the file: it is not there without
 		return err
 	}
-	return replace(path, content, unsynced)
+	return replace(path, content, false)
 }
 
 // WriteSynced writes a file without a sum, which nobody may write to. It is on the disk before
 // others see it, all or nothing.
 func WriteSynced(path string, content []byte) error {
-	return replace(path, content, func(temp *os.File) error { return errors.Join(temp.Sync(), temp.Chmod(0o400)) })
+	return replace(path, content, true)
 }
 
-// unsynced leaves it to the system when a file is on the disk: its sum shows what is damaged.
-func unsynced(*os.File) error { return nil }
-
-// replace writes a file of which others see all or nothing. finish ends the writing.
-func replace(path string, content []byte, finish func(temp *os.File) error) error {
+// replace writes a file of which others see all or nothing. Without sync it leaves it to the
+// system when the file is on the disk: its sum shows what is damaged.
+func replace(path string, content []byte, sync bool) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "part")
 	if err != nil {
 		return err
 	}
-	if _, err = temp.Write(content); err == nil {
-		err = finish(temp)
+	if _, err = temp.Write(content); err == nil && sync {
+		err = errors.Join(temp.Sync(), temp.Chmod(0o400))
 	}
 	if err = errors.Join(err, temp.Close()); err == nil {
 		err = os.Rename(temp.Name(), path)
@@ -111,9 +101,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	h := sha256.New()
-	h.Write(text)
-	return text, verify(path, hexSum(h))
+	return text, verify(path, hexSum(text))
 }
 
 // verify compares the sum of the file at path with the one that was recorded. It notes for
@@ -147,7 +135,10 @@ func sumOf(path string) ([]byte, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	return hexSum(h), nil
+	return hex.AppendEncode(nil, h.Sum(nil)), nil
 }
 
-func hexSum(h hash.Hash) []byte { return hex.AppendEncode(nil, h.Sum(nil)) }
+func hexSum(content []byte) []byte {
+	sum := sha256.Sum256(content)
+	return hex.AppendEncode(nil, sum[:])
+}
