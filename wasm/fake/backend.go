@@ -90,7 +90,7 @@ func (b *Backend) AddAccount(p abi.Profile) abi.Profile {
 		p.AccountID = b.newID("acc")
 	}
 	p.Joined, p.Mode = cmp.Or(p.Joined, b.now()), cmp.Or(p.Mode, "setup")
-	b.accounts[p.AccountID] = &account{profile: p}
+	b.accounts[p.AccountID] = &account{profile: p, idempotency: map[string]idempotency{}, values: map[string]string{}}
 	return p
 }
 

@@ -61,9 +61,6 @@ func (b *Backend) setValue(accountID, name, value string) (from string, err erro
 	if err != nil {
 		return "", err
 	}
-	if a.values == nil {
-		a.values = map[string]string{}
-	}
 	from = a.values[name]
 	a.values[name] = value
 	return from, nil

@@ -59,9 +59,7 @@ func (b *Backend) RevokeKey(id string) error {
 	if k == nil {
 		return abi.CodeNotFound
 	}
-	if k.Revoked == 0 {
-		k.Revoked = b.now()
-	}
+	k.Revoked = cmp.Or(k.Revoked, b.now())
 	return nil
 }
 

@@ -73,9 +73,6 @@ func (v *View) LeadOnce(o *abi.Once) (abi.Kept, error) {
 			return abi.Kept{}, err
 		}
 	}
-	if a.idempotency == nil {
-		a.idempotency = map[string]idempotency{}
-	}
 	a.idempotency[name] = idempotency{strings.Clone(o.Digest), lead.ID, v.backend.now()}
 	return abi.Kept{Outcome: abi.New, ID: lead.ID}, nil
 }

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -95,9 +96,6 @@ func (v *View) SubscribeOnce(o *abi.SubscribeOnce) (abi.Subscribed, error) {
 	if err != nil || reason != "" {
 		return abi.Subscribed{Outcome: abi.New, Reason: reason}, err
 	}
-	if a.idempotency == nil {
-		a.idempotency = map[string]idempotency{}
-	}
 	a.idempotency[name] = idempotency{strings.Clone(o.Digest), strings.Clone(s.ID), v.backend.now()}
 	return abi.Subscribed{Outcome: abi.New, ID: s.ID, Secret: s.Secret, Created: s.Created}, nil
 }
@@ -114,9 +112,7 @@ func (v *View) Revoke(id string) (already bool, err error) {
 			continue
 		}
 		already = s.Revoked != 0
-		if !already {
-			s.Revoked = v.backend.now()
-		}
+		s.Revoked = cmp.Or(s.Revoked, v.backend.now())
 		return already, nil
 	}
 	return false, abi.CodeNotFound
