@@ -93,21 +93,10 @@ func checkContract(r abi.Route, p pattern) error {
 	return nil
 }
 
-// refusal is an error about one route.
-type refusal struct {
-	route abi.Route
-	why   error
-}
-
 // refuse says which route an error is about.
-func refuse(r abi.Route, why error) error { return &refusal{r, why} }
-
-func (e *refusal) Error() string {
-	return "route " + quoted(e.route.Method, 20) + " " + quoted(e.route.Path, 300) +
-		" of module " + e.route.Handler + ": " + e.why.Error()
+func refuse(r abi.Route, why error) error {
+	return errors.New("route " + quoted(r.Method, 20) + " " + quoted(r.Path, 300) + " of module " + r.Handler + ": " + why.Error())
 }
-
-func (e *refusal) Unwrap() error { return e.why }
 
 // quoted returns the first bytes of a text, in quotes.
 func quoted(text string, most int) string { return strconv.Quote(text[:min(len(text), most)]) }
