@@ -14,7 +14,7 @@ import (
 
 	"partneredge/edge/logging"
 	"partneredge/edge/places"
-	"partneredge/store/cidr"
+	"partneredge/wasm/network"
 )
 
 // Bounds limits the connections that a listener has at a time.
@@ -122,11 +122,11 @@ func (o *origins) enter(from string) (leave func(), ok bool) {
 	if o.exempt(a) {
 		return func() {}, true
 	}
-	leaveAddress, ok := o.addresses.Take(cidr.Own(a))
+	leaveAddress, ok := o.addresses.Take(network.Own(a))
 	if !ok {
 		return nil, false
 	}
-	leaveNetwork, ok := o.networks.Take(cidr.Site(a))
+	leaveNetwork, ok := o.networks.Take(network.Site(a))
 	if !ok {
 		leaveAddress()
 		return nil, false

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"partneredge/store/cidr"
+	"partneredge/wasm/network"
 )
 
 // LockoutRules configure when an address is locked out.
@@ -84,7 +84,7 @@ func (l *Lockouts) Lockout(client string) time.Duration {
 	if l.locked.Load() == 0 {
 		return 0
 	}
-	address := network(client)
+	address := counted(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.known[address]; ok {
@@ -103,7 +103,7 @@ func (l *Lockouts) left(o *offender, now int64) time.Duration {
 // Failure counts a failed authentication. It returns for how long the address is
 // locked out after it, 0 when it is not.
 func (l *Lockouts) Failure(client string) (time.Duration, error) {
-	address := network(client)
+	address := counted(client)
 	l.write.Lock()
 	defer l.write.Unlock()
 	left, until, gone := l.count(address, l.now().UnixMicro())
@@ -281,12 +281,12 @@ func (l *Lockouts) sweep() error {
 	})
 }
 
-// network returns what an address is counted as. A text that is no address counts
+// counted returns what an address is counted as. A text that is no address counts
 // as itself.
-func network(client string) string {
+func counted(client string) string {
 	a, err := netip.ParseAddr(client)
 	if err != nil {
 		return strings.Clone(client[:min(len(client), 64)]) // without the rest, which a module made as long as it likes
 	}
-	return cidr.Text(cidr.Own(a))
+	return network.Text(network.Own(a))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"partneredge/wasm/abi"
+	"partneredge/wasm/network"
 )
 
 // The lockout rule: an address with maxFailures failed authentications within
@@ -28,7 +29,7 @@ func (b *Backend) Lockout(client string) (int64, error) {
 	if err := b.failure(abi.OpLockout); err != nil {
 		return 0, err
 	}
-	l := b.lockouts[network(client)]
+	l := b.lockouts[counted(client)]
 	if l == nil {
 		return 0, nil
 	}
@@ -42,7 +43,7 @@ func (b *Backend) Failure(client string) (int64, error) {
 	if err := b.failure(abi.OpFailure); err != nil {
 		return 0, err
 	}
-	now, name := b.now(), network(client)
+	now, name := b.now(), counted(client)
 	l := b.lockouts[name]
 	if l == nil {
 		l = &lockout{}
@@ -58,18 +59,14 @@ func (b *Backend) Failure(client string) (int64, error) {
 	return millis(l.until - now), nil
 }
 
-// network returns what is locked out for a client: its address, or for IPv6 the
+// counted returns what is locked out for a client: its address, or for IPv6 the
 // /64, all of which usually belongs to one user.
-func network(client string) string {
+func counted(client string) string {
 	addr, err := netip.ParseAddr(client)
-	if err != nil || addr.Unmap().Is4() {
-		return client
-	}
-	prefix, err := addr.Prefix(64)
 	if err != nil {
 		return client
 	}
-	return prefix.String()
+	return network.Text(network.Own(addr))
 }
 
 // millis rounds up, so that no client is told to wait for too short a time.

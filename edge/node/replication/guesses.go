@@ -15,8 +15,8 @@ import (
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/host"
-	"partneredge/store/cidr"
 	"partneredge/store/local"
+	"partneredge/wasm/network"
 )
 
 // Bounds of lookups under way of keys that are not held. Anybody who makes keys up can
@@ -110,7 +110,7 @@ func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.
 			if rec, current := k.current(hash); current { // the lookup before this one brought it
 				return nil, &batch.Result[local.Record]{Value: rec}
 			}
-			leave, ok := k.lookups.guesses.Take(cidr.Site(client))
+			leave, ok := k.lookups.guesses.Take(network.Site(client))
 			if !ok {
 				return nil, &batch.Result[local.Record]{Err: errNoRoom}
 			}

@@ -9,7 +9,6 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/wire"
-	"partneredge/store/cidr"
 	"partneredge/wasm/network"
 )
 
@@ -60,7 +59,7 @@ func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *in
 			v.Fail("network", "invalid", "network must be an address or a network such as 192.0.2.0/24")
 			break
 		}
-		target = cidr.Text(req.Network)
+		target = network.Text(req.Network)
 	}
 	if err := v.Err(); err != nil {
 		return answer{}, err

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"partneredge/store/cidr"
+	"partneredge/wasm/network"
 )
 
 const (
@@ -41,13 +41,13 @@ type Limit struct {
 	now   func() time.Time
 
 	mu       sync.Mutex
-	networks map[netip.Prefix]*network
-	others   *network // those for which there is no room; its wrong ones have those that were forgotten, too
+	networks map[netip.Prefix]*count
+	others   *count // those for which there is no room; its wrong ones have those that were forgotten, too
 	right    map[sighting]struct{}
 	reports  *rate.Limiter // of reports that name a network
 }
 
-type network struct {
+type count struct {
 	bucket   *rate.Limiter
 	wrong    int        // since the last report
 	client   netip.Addr // the last that was wrong
@@ -68,13 +68,13 @@ type sighting struct {
 
 // New returns a Limit. burst is how many wrong tokens a network may present at once.
 func New(burst int, now func() time.Time) *Limit {
-	l := &Limit{burst: burst, now: now, networks: make(map[netip.Prefix]*network), right: make(map[sighting]struct{})}
-	l.others, l.reports = l.newNetwork(), rate.NewLimiter(rate.Every(ReportEvery/maxReports), maxReports)
+	l := &Limit{burst: burst, now: now, networks: make(map[netip.Prefix]*count), right: make(map[sighting]struct{})}
+	l.others, l.reports = l.newCount(), rate.NewLimiter(rate.Every(ReportEvery/maxReports), maxReports)
 	return l
 }
 
-func (l *Limit) newNetwork() *network {
-	return &network{bucket: rate.NewLimiter(rate.Every(every), l.burst)}
+func (l *Limit) newCount() *count {
+	return &count{bucket: rate.NewLimiter(rate.Every(every), l.burst)}
 }
 
 // Wait returns for how long a token, given by its SHA-256, is not looked at when it
@@ -96,7 +96,7 @@ func (l *Limit) Wait(client netip.Addr, token [32]byte) time.Duration {
 func (l *Limit) WasRight(client netip.Addr, token [32]byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, known := l.right[sighting{cidr.Own(client), token}]
+	_, known := l.right[sighting{network.Own(client), token}]
 	return known
 }
 
@@ -107,7 +107,7 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 	if len(l.right) >= maxRight {
 		clear(l.right)
 	}
-	l.right[sighting{cidr.Own(client), token}] = struct{}{}
+	l.right[sighting{network.Own(client), token}] = struct{}{}
 }
 
 // Wrong counts a token that was looked at and is wrong. It returns the number of wrong
@@ -134,13 +134,13 @@ func (l *Limit) Reports() (named []Report, others int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	var guessing []*network
+	var guessing []*count
 	for _, one := range l.networks {
 		if one.wrong > 0 {
 			guessing = append(guessing, one)
 		}
 	}
-	slices.SortFunc(guessing, func(a, b *network) int {
+	slices.SortFunc(guessing, func(a, b *count) int {
 		return cmp.Or(cmp.Compare(b.wrong, a.wrong), a.client.Compare(b.client))
 	})
 	others, l.others.wrong = l.others.wrong, 0
@@ -157,8 +157,8 @@ func (l *Limit) Reports() (named []Report, others int) {
 }
 
 // network returns the count of a client's network.
-func (l *Limit) network(client netip.Addr) *network {
-	own, site := cidr.Own(client), cidr.Site(client)
+func (l *Limit) network(client netip.Addr) *count {
+	own, site := network.Own(client), network.Site(client)
 	if one := l.networks[own]; one != nil {
 		return one
 	}
@@ -173,10 +173,10 @@ func (l *Limit) network(client netip.Addr) *network {
 	}
 	switch {
 	case len(l.networks) < maxNetworks:
-		l.networks[own] = l.newNetwork()
+		l.networks[own] = l.newCount()
 		return l.networks[own]
 	case l.networks[site] == nil && len(l.networks) < 2*maxNetworks:
-		l.networks[site] = l.newNetwork()
+		l.networks[site] = l.newCount()
 	}
 	return cmp.Or(l.networks[site], l.others)
 }
