@@ -26,10 +26,6 @@ func New(_ context.Context, config engine.Config) (engine.Engine, error) {
 	return &wazeroEngine{Config: config, open: map[*code]struct{}{}, free: freeBytes}, nil
 }
 
-func hostFunc(call func(context.Context, []byte, []uint64)) api.GoModuleFunc {
-	return func(ctx context.Context, m api.Module, stack []uint64) { call(ctx, memoryOf(m), stack) }
-}
-
 func memoryOf(m api.Module) []byte {
 	mem := m.Memory()
 	b, _ := mem.Read(0, mem.Size())
@@ -137,7 +133,8 @@ func link(ctx context.Context, r wazero.Runtime, funcs []engine.Func) error {
 			b = r.NewHostModuleBuilder(f.Module)
 			modules[f.Module] = b
 		}
-		b.NewFunctionBuilder().WithGoModuleFunction(hostFunc(f.Call), f.Params, f.Results).Export(f.Name)
+		call := func(ctx context.Context, m api.Module, stack []uint64) { f.Call(ctx, memoryOf(m), stack) }
+		b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(call), f.Params, f.Results).Export(f.Name)
 	}
 	for name, b := range modules {
 		if _, err := b.Instantiate(ctx); err != nil {
@@ -233,9 +230,6 @@ func (i *instance) Function(name string, params, results []engine.ValueType) eng
 
 func (i *instance) Global(name string) engine.Global {
 	g, _ := i.module.ExportedGlobal(name).(api.MutableGlobal)
-	if g == nil {
-		return nil
-	}
 	return g
 }
 
@@ -280,10 +274,7 @@ type function struct {
 
 // newFunction finds the stack that wazero keeps for a function. It is in no API.
 func newFunction(f api.Function) function {
-	stack := reflect.ValueOf(f)
-	if stack.Kind() == reflect.Pointer && stack.Elem().Kind() == reflect.Struct {
-		stack = stack.Elem().FieldByName("stack")
-	}
+	stack := field(reflect.ValueOf(f), "stack")
 	if !stack.IsValid() || stack.Type() != reflect.TypeFor[[]byte]() {
 		stack = reflect.Value{}
 	}
