@@ -18,18 +18,11 @@ type ceiling struct {
 	waits   atomic.Bool        // there are some
 }
 
-// addModule counts a module as open.
-func (c *ceiling) addModule() {
+// countModules counts n modules more as open.
+func (c *ceiling) countModules(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.modules++
-}
-
-// removeModule undoes addModule.
-func (c *ceiling) removeModule() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.modules--
+	c.modules += n
 }
 
 // pin allows a module to keep n bytes reserved until unpin, also while it has no sandbox. It is

@@ -102,7 +102,7 @@ func (p *pool) reserve(waits bool) bool {
 func (p *pool) open() {
 	p.closing, p.end = context.WithCancel(context.Background())
 	c, size := &p.module.runtime.ceiling, p.module.image.size()
-	c.addModule()
+	c.countModules(1)
 	if !c.pin(size) {
 		return
 	}
@@ -117,7 +117,7 @@ func (p *pool) open() {
 // leave unreserves what open reserved, once the pool is closed.
 func (p *pool) leave() {
 	c, size := &p.module.runtime.ceiling, p.module.image.size()
-	c.removeModule()
+	c.countModules(-1)
 	if p.pinned {
 		c.unpin(size)
 		c.unreserve(p, size)
