@@ -100,7 +100,7 @@ func keyIn(header http.Header) string {
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	token = strings.Trim(token, " ")
-	if _, ok := apikey.Parse(token); !ok || !strings.EqualFold(scheme, "bearer") {
+	if !apikey.Valid(token) || !strings.EqualFold(scheme, "bearer") {
 		return ""
 	}
 	return token

@@ -51,19 +51,11 @@ func Mint(env abi.Environment, random *[RandomSize]byte) string {
 	return ""
 }
 
-// Parse reports whether token is a well-formed key, and of which environment. It
-// does not know whether the key exists.
-func Parse(token string) (env abi.Environment, ok bool) {
-	if len(token) != Length {
-		return "", false
-	}
-	switch token[:len(live)] {
-	case live:
-		env = abi.EnvLive
-	case test:
-		env = abi.EnvTest
-	default:
-		return "", false
+// Valid reports whether token is a well-formed key. It does not know whether the key
+// exists.
+func Valid(token string) bool {
+	if len(token) != Length || token[:len(live)] != live && token[:len(test)] != test {
+		return false
 	}
 	body := token[:Length-checkLength]
 	known := byte(0)
@@ -76,10 +68,7 @@ func Parse(token string) (env abi.Environment, ok bool) {
 		known |= a | b | c
 		check = check*(62*62*62) + uint64(a)*(62*62) + uint64(b)*62 + uint64(c)
 	}
-	if known&noDigit != 0 || check != uint64(crc32of(body)) {
-		return "", false
-	}
-	return env, true
+	return known&noDigit == 0 && check == uint64(crc32of(body))
 }
 
 // noDigit is set in the digit of a character that is none.

@@ -24,7 +24,7 @@ func authenticate(req *abi.Request, host Host) (key abi.Key, reason string, err 
 	if reason != "" {
 		return key, reason, nil
 	}
-	if _, ok := apikey.Parse(token); !ok {
+	if !apikey.Valid(token) {
 		return key, malformedKey, nil
 	}
 	key, err = host.Key(token)
