@@ -28,7 +28,12 @@ var (
 // called unlocked.
 func BeforeWaiting(ctx context.Context) {
 	if c, ok := ctx.Value(waitingKey{}).(*capContext); ok {
-		c.beforeWaiting()
+		c.mu.Lock()
+		ended := c.ended
+		c.mu.Unlock()
+		if !ended {
+			c.call.pause()
+		}
 	}
 }
 
@@ -173,16 +178,6 @@ func (c *capContext) Err() error {
 		return context.DeadlineExceeded
 	}
 	return nil
-}
-
-// beforeWaiting unlocks the call's goroutine from its thread, unless the call has ended.
-func (c *capContext) beforeWaiting() {
-	c.mu.Lock()
-	ended := c.ended
-	c.mu.Unlock()
-	if !ended {
-		c.call.pause()
-	}
 }
 
 // Value implements context.Context.

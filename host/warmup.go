@@ -121,9 +121,6 @@ func (s *sandbox) findInput(ctx context.Context) error {
 	return nil
 }
 
-// allScopes are the scopes of whoever asks in a warm-up.
-const allScopes = abi.ReadAgent | abi.ReadCoaching | abi.ReadSentinels | abi.WriteWebhooks | abi.WriteLeads
-
 // warmUpRequests returns the requests of the warm-up. Each comes twice: what is made
 // on the first may still settle on the next.
 func (m *Module) warmUpRequests() []*abi.Request {
@@ -143,7 +140,7 @@ func (m *Module) warmUpRequests() []*abi.Request {
 // request returns the request, without time and randomness.
 func (w *Warmup) request() *abi.Request {
 	req := &abi.Request{Method: w.Method, Path: w.Path, Query: w.Query, Params: w.params(), Client: "192.0.2.1", Body: []byte(w.Body),
-		Principal: abi.Principal{KeyID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: allScopes}}
+		Principal: abi.Principal{KeyID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: abi.AllScopes}}
 	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
 		req.Headers = append(req.Headers, abi.Header{Name: name, Value: w.Headers[name]})
 	}
@@ -174,7 +171,7 @@ func (w *warmUp) answer(op abi.Op, dst []byte) []byte {
 	case abi.OpLockout, abi.OpFailure:
 		return appendDuration(dst, 0)
 	case abi.OpKey, abi.OpKeyScopes:
-		key := abi.Key{ID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: allScopes,
+		key := abi.Key{ID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: abi.AllScopes,
 			RateLimit: 100, Expires: inFuture}
 		return key.Append(dst)
 	case abi.OpTake:

@@ -29,9 +29,6 @@ import (
 	"partneredge/wasm/route"
 )
 
-// Gate is the name of the module that every request passes first.
-const Gate = route.Gate
-
 // Config says how modules are run. The zero value is of use.
 type Config struct {
 	// Engine that runs them. Default: host's own.
@@ -126,14 +123,14 @@ func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, 
 			return nil, err
 		}
 		served := httpfront.Module{Caller: module, Headers: module.Manifest().Headers}
-		if name := module.Manifest().Name; name == Gate {
+		if name := module.Manifest().Name; name == route.Gate {
 			set.Gate = served
 		} else {
 			set.Handlers[name] = served
 		}
 	}
 	if set.Gate.Caller == nil {
-		return nil, fmt.Errorf("open modules: none named %s in %s", Gate, dir)
+		return nil, fmt.Errorf("open modules: none named %s in %s", route.Gate, dir)
 	}
 	return set, nil
 }

@@ -19,7 +19,7 @@ func Decode(s string) (decoded string, ok bool) {
 		if i+2 >= len(s) {
 			return "", false
 		}
-		high, low := nibble(s[i+1]), nibble(s[i+2])
+		high, low := Nibble(s[i+1]), Nibble(s[i+2])
 		if high > 15 || low > 15 {
 			return "", false
 		}
@@ -29,8 +29,8 @@ func Decode(s string) (decoded string, ok bool) {
 	return string(b), true
 }
 
-// nibble returns the value of a hexadecimal digit, 16 if c is none.
-func nibble(c byte) byte {
+// Nibble returns the value of a hexadecimal digit, 16 if c is none.
+func Nibble(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
 		return c - '0'

@@ -3,6 +3,8 @@ package jsonbody
 import (
 	"strconv"
 	"unicode/utf8"
+
+	"partneredge/wasm/percent"
 )
 
 // MaxDepth bounds the nesting of objects and arrays. Bodies of the contract have
@@ -222,15 +224,11 @@ func (s *scanner) escape() bool {
 // unit reads the four hexadecimal digits of a UTF-16 code unit.
 func (s *scanner) unit() (unit int, ok bool) {
 	for range 4 {
-		c := s.peek()
-		switch {
-		case c >= '0' && c <= '9':
-			unit = unit<<4 | int(c-'0')
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			unit = unit<<4 | int(c|0x20-'a'+10)
-		default:
+		digit := percent.Nibble(s.peek())
+		if digit > 15 {
 			return 0, false
 		}
+		unit = unit<<4 | int(digit)
 		s.at++
 	}
 	return unit, true
