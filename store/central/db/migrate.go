@@ -84,13 +84,13 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) (err error) {
 }
 
 // migrateAll calls next, which applies one migration, until it is done. One that waits for a
-// lock is tried again, for lockTriesTime.
+// lock, or that PostgreSQL ends as a deadlock with others, is tried again, for lockTriesTime.
 func (d *DB) migrateAll(ctx context.Context, next func() (done bool, err error)) error {
 	began := time.Now()
 	for {
 		done, err := next()
 		switch {
-		case isLockTimeout(err) && time.Since(began) < lockTriesTime:
+		case (isLockTimeout(err) || retryable(err)) && time.Since(began) < lockTriesTime:
 			d.log.Warn("a migration waits for others who use its tables", "err", err)
 			if err := wait(ctx, lockRetry); err != nil {
 				return err

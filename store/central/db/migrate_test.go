@@ -80,26 +80,31 @@ func end(t *testing.T, tx *sql.Tx) {
 // TestEachMigrationIsTriedForItself has two migrations wait for locks, each for less than
 // what one is tried for, and then one for ever.
 func TestEachMigrationIsTriedForItself(t *testing.T) {
-	locked := &pgconn.PgError{Code: "55P03"}
-	d := &DB{log: slog.New(slog.DiscardHandler)}
-	synctest.Test(t, func(t *testing.T) {
-		applied, began := 0, time.Now()
-		err := d.migrateAll(t.Context(), func() (done bool, err error) {
-			time.Sleep(lockTimeout)
-			if time.Since(began) < lockTriesTime*2/3 {
-				return false, locked
-			}
-			applied, began = applied+1, time.Now()
-			return applied == 2, nil
+	for name, code := range map[string]string{"lock timeout": "55P03", "deadlock": "40P01"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { triedForItself(t, &pgconn.PgError{Code: code}) })
 		})
-		if err != nil || applied != 2 {
-			t.Errorf("%d migrations were applied: %v", applied, err)
+	}
+}
+
+func triedForItself(t *testing.T, locked error) {
+	d := &DB{log: slog.New(slog.DiscardHandler)}
+	applied, began := 0, time.Now()
+	err := d.migrateAll(t.Context(), func() (done bool, err error) {
+		time.Sleep(lockTimeout)
+		if time.Since(began) < lockTriesTime*2/3 {
+			return false, locked
 		}
-		err = d.migrateAll(t.Context(), func() (done bool, err error) { return false, locked })
-		if !errors.Is(err, locked) || time.Since(began) < lockTriesTime {
-			t.Errorf("one that waits for ever ends after %v: %v", time.Since(began), err)
-		}
+		applied, began = applied+1, time.Now()
+		return applied == 2, nil
 	})
+	if err != nil || applied != 2 {
+		t.Errorf("%d migrations were applied: %v", applied, err)
+	}
+	err = d.migrateAll(t.Context(), func() (done bool, err error) { return false, locked })
+	if !errors.Is(err, locked) || time.Since(began) < lockTriesTime {
+		t.Errorf("one that waits for ever ends after %v: %v", time.Since(began), err)
+	}
 }
 
 // TestMigrationsSortOnTheDisk: what a migration sorts goes to files, and what comes after it
