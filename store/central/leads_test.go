@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
 
@@ -141,5 +142,53 @@ func TestLeadsOfOneIDAtTwoOrigins(t *testing.T) {
 	}
 	if slices.Sort(ids); !slices.Equal(ids, []string{l.ID, unread.ID}) {
 		t.Errorf("the quarantine has %v, want %s and %s", ids, l.ID, unread.ID)
+	}
+}
+
+// TestLeadsAreReadWhileTheirTimesAreSet migrates a database with leads of before they had the
+// time at which they came in: others read the leads while that is set.
+func TestLeadsAreReadWhileTheirTimesAreSet(t *testing.T) {
+	ctx, p := t.Context(), place{"postgres", centraltest.Postgres(t)}
+	old := must(db.Open(ctx, db.Config{URL: p.url, Migrations: migrationsBefore(t, "0033")}))(t)
+	defer func() { noError(t, old.Close()) }()
+	earlier := p.another(t)
+	const lock = `pg_advisory_xact_lock('leads'::regclass::oid::bigint)`
+	for _, statement := range []string{
+		`INSERT INTO accounts (id, name, mode, created_at) VALUES ('acc_1', 'A', 'setup', 1)`,
+		`INSERT INTO leads (id, account_id, key_id, environment, first_name, last_name, email, phone,
+			consent_status, consent_text, captured_at, outreach_allowed, created_at)
+			VALUES ('lead_1', 'acc_1', '', 'live', '', '', '', '', 'none', '', 0, 0, 7)`,
+		`CREATE FUNCTION set_late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM ` + lock + `; RETURN NEW; END $$`,
+		`CREATE TRIGGER set_late BEFORE UPDATE ON leads FOR EACH ROW EXECUTE FUNCTION set_late()`,
+	} {
+		_, err := earlier.ExecContext(ctx, statement)
+		noError(t, err)
+	}
+	// Until this ends, no time is set.
+	holding := must(earlier.BeginTx(ctx, nil))(t)
+	defer func() { _ = holding.Rollback() }()
+	_, err := holding.ExecContext(ctx, `SELECT `+lock)
+	noError(t, err)
+	opened := make(chan error, 1)
+	go func() {
+		d, err := Open(ctx, Config{URL: p.url})
+		if err == nil {
+			err = d.Close()
+		}
+		opened <- err
+	}()
+	waitForLocks(t, &DB{db: old}, 1, opened)
+	reader := must(earlier.BeginTx(ctx, nil))(t)
+	_, err = reader.ExecContext(ctx, `LOCK TABLE leads IN ACCESS SHARE MODE NOWAIT`) // as a read does
+	if err != nil {
+		t.Errorf("leads cannot be read while their times are set: %v", err)
+	}
+	noError(t, reader.Rollback())
+	noError(t, holding.Rollback())
+	noError(t, <-opened)
+	var received int64
+	noError(t, earlier.QueryRowContext(ctx, `SELECT received_at FROM leads`).Scan(&received))
+	if received != 7 {
+		t.Errorf("the lead came in at %d, want 7", received)
 	}
 }

@@ -1,0 +1,1 @@
+-- Nothing: 0033 sets the times of SQLite.
