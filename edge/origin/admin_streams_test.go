@@ -167,6 +167,10 @@ func TestFollowEvents(t *testing.T) {
 	if id, _, _ := timed.next(); id != early {
 		t.Errorf("from a time on, first is %s, want %s", id, early)
 	}
+	lost := f.openStream(accounts+"/"+account+"/events", store.NewID("evt", begun))
+	if id, _, _ := lost.next(); id != early {
+		t.Errorf("from an event on that the database has lost, first is %s, want %s", id, early)
+	}
 	later := []string{fire(account), fire(account)}
 	again := f.openStream(accounts+"/"+account+"/events", contact)
 	for seen := 0; seen < len(later); {

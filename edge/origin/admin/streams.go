@@ -14,6 +14,7 @@ import (
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/wasm/typeid"
 )
 
 // Times and bounds of streams.
@@ -191,10 +192,15 @@ func (s *eventReader) goOn(ctx context.Context, last string) error {
 }
 
 // began returns the position for a Last-Event-ID that is no event of the account: the number of
-// a position, which a stream sends when it begins, or a time. A time before oldest counts as
-// oldest.
+// a position, which a stream sends when it begins, or a time. The identifier of an event that
+// the database has lost, as after a failover or a restore, counts as its time, and a time before
+// oldest as oldest.
 func (s *eventReader) began(ctx context.Context, last string, oldest time.Time) (int64, error) {
-	if at, err := time.Parse(time.RFC3339, last); err == nil {
+	at, err := time.Parse(time.RFC3339, last)
+	if milli, dated := typeid.UnixMilli(last); dated {
+		at, err = time.UnixMilli(milli), nil
+	}
+	if err == nil {
 		if at.Before(oldest) {
 			at = oldest
 		}
