@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/centraltest"
 	"partneredge/store/central/registry"
 )
 
@@ -247,6 +249,12 @@ func TestReleases(t *testing.T) {
 		if noError(t, err); added || signed.ID != made.ID || len(must(db.Release(ctx, made.ID))(t).Signers) != 2 {
 			t.Errorf("signed again: %v %+v", added, signed)
 		}
+		before := r
+		before.Signers = r.Signers[:1] // who asked had read them before the second signed
+		late, added, err := db.AddRelease(ctx, before)
+		if noError(t, err); added || fmt.Sprint(late) != fmt.Sprint(signed) || fmt.Sprint(must(db.Release(ctx, made.ID))(t)) != fmt.Sprint(signed) {
+			t.Errorf("noted late by a list without the second signer: %v %+v, want %+v", added, late, signed)
+		}
 		clash := r
 		clash.Digest = digestOf([]byte("other"))
 		_, _, err = db.AddRelease(ctx, clash)
@@ -269,4 +277,42 @@ func TestReleases(t *testing.T) {
 			wantErr(t, err, store.ErrInvalid)
 		}
 	})
+}
+
+// TestReleaseOfTwoOrigins has two origins note a release at once, each with a signer that the
+// other does not know yet: one adds it, and both signers are kept.
+func TestReleaseOfTwoOrigins(t *testing.T) {
+	ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleOperator})
+	p := place{"postgres", centraltest.Postgres(t)}
+	origins := []*DB{open(t, p), open(t, p)}
+	// Until this ends, the release is noted and not committed.
+	holding := must(p.another(t).BeginTx(ctx, nil))(t)
+	defer func() { _ = holding.Rollback() }()
+	_, err := holding.ExecContext(ctx, `LOCK TABLE audit IN SHARE MODE`)
+	noError(t, err)
+	ended, added := make(chan error, len(origins)), make([]bool, len(origins))
+	for i, d := range origins {
+		go func() {
+			_, first, err := d.AddRelease(ctx, store.Release{
+				Version: "1.4.0", Digest: digestOf(nil), Signers: []store.ReleaseSigner{{KeyID: fmt.Sprint(i)}},
+			})
+			added[i] = first
+			ended <- err
+		}()
+		waitForLocks(t, d, i+1, ended)
+	}
+	noError(t, holding.Rollback())
+	for range origins {
+		if err := <-ended; err != nil {
+			t.Errorf("add the release: %v", err)
+		}
+	}
+	r := must(origins[0].ReleaseOf(ctx, digestOf(nil)))(t)
+	if want := []store.ReleaseSigner{{KeyID: "0"}, {KeyID: "1"}}; !slices.Equal(r.Signers, want) || !added[0] || added[1] {
+		t.Errorf("signers %v, want %v; added %v", r.Signers, want, added)
+	}
+	entries, _, err := origins[0].Audits(ctx, AuditFilter{Target: r.ID}, store.Page{})
+	if noError(t, err); len(entries) != 2 || entries[0].Action != "release.sign" || entries[1].Action != "release.create" {
+		t.Errorf("audit log %v", entries)
+	}
 }

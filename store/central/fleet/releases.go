@@ -3,9 +3,8 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
@@ -39,33 +38,46 @@ func (f *Fleet) AddRelease(ctx context.Context, r store.Release) (_ store.Releas
 	noted := r
 	err = audit.Write(ctx, f.db, "add release", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		noted, added = r, false
-		before, err := db.One(ctx, t, scanRelease, `SELECT `+releaseColumns+` FROM releases WHERE digest = ? OR version = ?`, r.Digest, r.Version)
+		inserted, err := t.Exec(ctx, `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), store.Micros(r.CreatedAt))
 		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			added = true
-			if _, err := t.Exec(ctx, `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-				r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), store.Micros(r.CreatedAt)); err != nil {
-				return err
-			}
-			return log.Add(ctx, t, audit.Entry{Action: "release.create", Target: r.ID, After: r})
 		case err != nil:
 			return err
-		case before.Digest != r.Digest:
-			return fmt.Errorf("%w: the version is that of another release", store.ErrConflict)
-		}
-		noted = before
-		if noted.Signers = r.Signers; db.JSONText(noted) == db.JSONText(before) {
-			return nil
-		}
-		if _, err := t.Exec(ctx, `UPDATE releases SET signers = ? WHERE id = ?`, db.JSONText(r.Signers), before.ID); err != nil {
+		case inserted == 0:
+			noted, err = addSigners(ctx, t, log, r)
 			return err
 		}
-		return log.Add(ctx, t, audit.Entry{Action: "release.sign", Target: before.ID, Before: before, After: noted})
+		added = true
+		return log.Add(ctx, t, audit.Entry{Action: "release.create", Target: r.ID, After: r})
 	})
 	if err != nil {
 		return store.Release{}, false, err
 	}
 	return noted, added, nil
+}
+
+// addSigners adds the signers of a release to the one that is noted already, and returns that.
+func addSigners(ctx context.Context, t *db.Tx, log audit.Log, r store.Release) (store.Release, error) {
+	before, err := db.One(ctx, t, scanRelease, t.ForUpdate(`SELECT `+releaseColumns+` FROM releases WHERE digest = ? OR version = ?`), r.Digest, r.Version)
+	switch {
+	case err != nil:
+		return store.Release{}, err
+	case before.Digest != r.Digest:
+		return store.Release{}, fmt.Errorf("%w: the version is that of another release", store.ErrConflict)
+	}
+	noted := before
+	for _, s := range r.Signers {
+		if !slices.Contains(noted.Signers, s) {
+			noted.Signers = append(noted.Signers, s)
+		}
+	}
+	if len(noted.Signers) == len(before.Signers) {
+		return before, nil
+	}
+	if _, err := t.Exec(ctx, `UPDATE releases SET signers = ? WHERE id = ?`, db.JSONText(noted.Signers), before.ID); err != nil {
+		return store.Release{}, err
+	}
+	return noted, log.Add(ctx, t, audit.Entry{Action: "release.sign", Target: before.ID, Before: before, After: noted})
 }
 
 // Release reads one release.
