@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/centraltest"
 	"partneredge/store/central/idempotency"
 )
 
@@ -139,3 +140,42 @@ func TestParallelIngestOnce(t *testing.T) {
 
 // must2 is must of what a write of a source returns, without its event.
 func must2[T any](v T, _ *store.Event, err error) func(testing.TB) T { return must(v, err) }
+
+// TestAnswerGivenAnewIsNotPruned has one origin remove an expired answer that another has just
+// given anew and not committed: the new one stays.
+func TestAnswerGivenAnewIsNotPruned(t *testing.T) {
+	ctx, p := t.Context(), place{"postgres", centraltest.Postgres(t)}
+	clock := &fakeClock{time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)}
+	giver, pruner := openWith(t, p, Config{Now: clock.now}), openWith(t, p, Config{Now: clock.now})
+	account := newAccount(t, giver, store.ModeLive).ID
+	give := func() (*idempotency.Request, error) {
+		keyed, r := keyed("key", "asked")
+		_, _, err := giver.AddContact(keyed, store.Contact{AccountID: account, ClientID: "c", Channel: "phone"})
+		return r, err
+	}
+	must(give())(t)
+	clock.at = clock.at.Add(idempotency.TTL + time.Minute)
+
+	// Until this ends, the answer is written anew and its event is not.
+	holding := must(p.another(t).BeginTx(ctx, nil))(t)
+	defer func() { _ = holding.Rollback() }()
+	_, err := holding.ExecContext(ctx, `LOCK TABLE events IN SHARE MODE`)
+	noError(t, err)
+	given, pruned := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := give()
+		given <- err
+	}()
+	waitForLocks(t, pruner, 1, given)
+	go func() {
+		_, err := pruner.PruneAnswers(ctx, clock.at.Add(-idempotency.TTL), 10, new(idempotency.PruneCursor))
+		pruned <- err
+	}()
+	waitForLocks(t, pruner, 2, pruned)
+	noError(t, holding.Rollback())
+	noError(t, <-given)
+	noError(t, <-pruned)
+	if r := must(give())(t); !r.Repeated {
+		t.Error("the answer that was given anew is gone")
+	}
+}

@@ -134,10 +134,12 @@ type PruneCursor struct{ at int64 }
 // returns how many, and the place behind them. It reads nothing before the cursor again, such
 // as the dead entries of what a round has removed.
 func Prune(ctx context.Context, t *db.Tx, before time.Time, limit int, cursor PruneCursor) (removed int, next PruneCursor, err error) {
+	// PostgreSQL judges the outer condition again by a row that Keep has just replaced.
 	given, err := db.All(ctx, t, func(row db.Row) (at int64, err error) { return at, row.Scan(&at) },
 		`DELETE FROM idempotency WHERE (account_id, name) IN (
 			SELECT account_id, name FROM idempotency WHERE created_at >= ? AND created_at < ? ORDER BY created_at LIMIT ?)
-			RETURNING created_at`, cursor.at, store.Micros(before), limit)
+			AND created_at < ?
+			RETURNING created_at`, cursor.at, store.Micros(before), limit, store.Micros(before))
 	for _, at := range given {
 		cursor.at = max(cursor.at, at)
 	}
