@@ -16,6 +16,9 @@ const (
 // Active reports whether the rollout is under way.
 func (s RolloutState) Active() bool { return s == RollingOut || s == RollingBack }
 
+// Back reports whether the rollout's nodes are to run again what they ran before.
+func (s RolloutState) Back() bool { return s == RollingBack || s == RolledBack }
+
 // Rollout brings a release to nodes, stage by stage. There is at most one under
 // way.
 type Rollout struct {

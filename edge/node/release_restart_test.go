@@ -3,12 +3,14 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"partneredge/edge/wire"
+	"partneredge/store/logtest"
 )
 
 // TestWhatARestartRuns starts a node with each content that the file of the running release
@@ -73,4 +75,53 @@ func TestWhatARestartRuns(t *testing.T) {
 		n = start("own modules that were ordered", strings.ReplaceAll(string(file), digests["lost"], digests["first"]), "own")
 		stopNode(t, n)
 	}
+}
+
+// TestNoRestartRunsWhatWasRolledBack goes back from a release to one that cannot be opened: at
+// once, and at a later start. The node then starts with the origin away, and says what it runs and
+// why.
+func TestNoRestartRunsWhatWasRolledBack(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	first, second, lost := o.ship("1.0.0", nil, by), o.ship("1.1.0", nil, by), "sha256:"+strings.Repeat("0", 64)
+	c, logs := trusting(t, o, by), new(logtest.Buffer)
+	c.Log = slog.New(slog.NewTextHandler(logs, nil))
+	n := startNode(t, c)
+	order := func(order wire.Order) {
+		t.Helper()
+		o.do(func() { o.status = nil })
+		o.order(order)
+		o.runs(order.Run)
+	}
+	restart := func(what, want string, says ...string) {
+		t.Helper()
+		stopNode(t, n)
+		o.do(func() { o.ordered, o.fail[wire.VerbBlob] = nil, wire.Internal })
+		before := len(logs.String())
+		n = startNode(t, c)
+		o.do(func() { delete(o.fail, wire.VerbBlob) })
+		if r, _ := n.releases.Status(); r.Digest != want {
+			t.Errorf("%s: a restart runs %q, not %q", what, r.Digest, want)
+		}
+		for _, text := range says {
+			if said := logs.String()[before:]; !strings.Contains(said, text) {
+				t.Errorf("%s: %q is not in what the node says:\n%s", what, text, said)
+			}
+		}
+	}
+	order(wire.Order{Run: first})
+	order(wire.Order{Run: second})
+	o.order(wire.Order{Run: lost, Rollout: "rol_1", RolledBack: second})
+	o.told("the release before is refused", func(r, c *wire.ReleaseStatus) bool {
+		return r.Digest == second && c != nil && c.Digest == lost && c.State == wire.ReleaseRefused
+	})
+	restart("the release before never ran here", first, "does not run: it was rolled back\" digest="+second, "release runs\" digest="+first)
+
+	order(wire.Order{Run: second, Rollout: "rol_2"})
+	restart("the one that was rolled back is ordered again", second)
+
+	order(wire.Order{Run: first, Rollout: "rol_2", RolledBack: second})
+	c.MinRelease = "1.1.0" // by which the first is refused
+	restart("the release before does not run any more", "", "release cannot run\" digest="+first, "older than",
+		"does not run: it was rolled back\" digest="+second, "own disk run")
 }

@@ -24,6 +24,7 @@ type runner struct {
 	ignore bool // orders
 	refuse func(*wire.Order) (state wire.ReleaseState, why string)
 	counts *wire.ReleaseCounts // of a candidate
+	order  wire.Order          // the last one
 }
 
 func (f *fixture) run(name string) *runner {
@@ -107,6 +108,7 @@ func (r *runner) apply(o wire.Order) {
 	if r.ignore {
 		return
 	}
+	r.order = o
 	r.status.Running = &wire.ReleaseStatus{Digest: o.Run, Counts: r.status.Running.Counts}
 	r.status.Candidate = nil
 	if o.Candidate != "" {
@@ -136,6 +138,13 @@ func (r *runner) report() {
 	if err := r.publish(); err != nil && r.Context().Err() == nil {
 		r.Errorf("publishing the status: %v", err)
 	}
+}
+
+// ordered returns the last order.
+func (r *runner) ordered() wire.Order {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.order
 }
 
 func (r *runner) runs() string {
@@ -225,6 +234,9 @@ func adminRollouts(f *fixture) {
 	f.awaitState(back["id"].(string), store.RolledBack)
 	for _, n := range []*runner{a, b} {
 		f.eventually(n.id+" is back", func() bool { return n.runs() == "" })
+		if got := n.ordered().RolledBack; got != r.digest {
+			f.Errorf("%s is told that %q was rolled back", n.id, got)
+		}
 	}
 	f.mustRefuse(409, "not_rolled_out", "POST", r.rollback, nil)
 

@@ -20,6 +20,9 @@ type Order struct {
 	// Rollout names the rollout that the order belongs to. A candidate that failed
 	// is tried again only in another rollout.
 	Rollout string `json:"rollout,omitempty"`
+	// RolledBack is the release of the newest rollout, if that was rolled back. No restart of
+	// the node runs it until it is ordered again. Earlier origins do not say it.
+	RolledBack string `json:"rolled_back,omitempty"`
 }
 
 // ReleaseState is the state of a candidate on a node.

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"partneredge/edge/canary"
@@ -136,10 +137,8 @@ func (c *Controller) step(ctx context.Context) {
 	c.replaceCandidate(status)
 	routes := c.router.routes.Load()
 	c.settled = c.settled || c.order.Run == routes.running.digest
-	if c.settled && c.store.kept.Digest != routes.running.digest && !time.Now().Before(c.rememberAt) {
-		if c.remember(routes.running) {
-			c.prune()
-		}
+	if !time.Now().Before(c.rememberAt) && c.remember(routes.running) {
+		c.prune()
 	}
 	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil && !c.stops
 	switch {
@@ -299,15 +298,25 @@ func (c *Controller) promote(d *deployment) {
 	c.prune()
 }
 
-// remember makes the running release the one that runs after a restart. If it cannot be
-// written down, on a full disk say, step tries again. It reports whether that was done.
+// remember writes down what a restart is to run, if that has changed: the running release,
+// once it was ordered to be that, and none that was rolled back. If it cannot be written down,
+// on a full disk say, step tries again. It reports whether something was written.
 func (c *Controller) remember(running *deployment) bool {
-	err := c.store.remember(running.digest, running.version, c.before)
+	kept := c.store.kept
+	next := kept
+	if c.settled && kept.Digest != running.digest {
+		next = kept.next(running.digest, running.version, c.before)
+	}
+	next = next.under(*c.order)
+	if next.Digest == kept.Digest && slices.Equal(next.RolledBack, kept.RolledBack) {
+		return false
+	}
+	err := c.store.remember(next)
 	switch failed := !c.rememberAt.IsZero(); {
 	case err == nil && failed:
-		c.log.Info("a restart will run this release too", "digest", running.digest)
+		c.log.Info("what a restart is to run is written down", "digests", next.toRun())
 	case err != nil && !failed:
-		c.log.Error("a restart may run an earlier release than this one, until this can be written down", "digest", running.digest, "err", err)
+		c.log.Error("a restart may run another release than is ordered, until this can be written down", "digests", next.toRun(), "err", err)
 	}
 	c.rememberAt = time.Time{}
 	if err != nil {

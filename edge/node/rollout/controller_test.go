@@ -216,7 +216,7 @@ func TestTriesWhatRanLast(t *testing.T) {
 			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "before")), log: slog.New(slog.DiscardHandler),
 			store: &releaseStore{kept: keptRelease{Digest: last.digest}}, opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
 		}
-		c.refuseLast(errNoKeys)
+		c.refuseLast(last.digest, "1.1.0", errNoKeys)
 		c.step(t.Context())
 		if c.opening != nil || c.Refusal() == nil {
 			t.Fatal("it is tried at once, or in service")
@@ -338,7 +338,7 @@ func TestLongReasons(t *testing.T) {
 		"unavailable": func(c *Controller, err error) {
 			c.finish(opened{&opening{digest: "sha256:next", cancel: func() {}}, nil, fmt.Errorf("%w: %w", host.ErrUnavailable, err)})
 		},
-		"refused at the start": (*Controller).refuseLast,
+		"refused at the start": func(c *Controller, err error) { c.refuseLast("sha256:next", "1.1.0", err) },
 	} {
 		c := &Controller{
 			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "running")), log: slog.New(slog.DiscardHandler),
@@ -380,7 +380,7 @@ func TestRemembersWhatRuns(t *testing.T) {
 			}
 		}
 		first := keptRelease{Digest: "first", Before: "earlier"}
-		c.refuseLast(errNoKeys)
+		c.refuseLast(first.Digest, "1.1.0", errNoKeys)
 		expect("the release that ran last is refused", first)
 		disk.Fail(durabletest.Rename, 1, syscall.ENOSPC)
 		c.obey(wire.Order{Run: "earlier"})
@@ -398,5 +398,20 @@ func TestRemembersWhatRuns(t *testing.T) {
 		expect("the next is promoted, on a full disk", earlier)
 		time.Sleep(rememberRetry)
 		expect("there is room again", keptRelease{Digest: "next", Before: "earlier", Earlier: []string{"first"}})
+
+		disk.Fail(durabletest.Rename, 5, syscall.ENOSPC)
+		kept := store.kept
+		c.obey(wire.Order{Run: "next", RolledBack: "earlier"})
+		expect("the one before was rolled back, on a full disk", kept)
+		time.Sleep(rememberRetry)
+		kept.RolledBack = []string{"earlier"}
+		expect("there is room for that", kept)
+		c.obey(wire.Order{Run: "next", Candidate: "earlier", Rollout: "rol_1"})
+		c.opening = &opening{digest: "earlier", rollout: "rol_1"}
+		expect("the next rollout has begun", kept)
+		c.opening, c.candidate = nil, nil
+		c.obey(wire.Order{Run: "earlier"})
+		c.promote(plainDeployment(t, "earlier"))
+		expect("it is ordered anew", keptRelease{Digest: "earlier", Before: "next", Earlier: []string{"first"}})
 	})
 }

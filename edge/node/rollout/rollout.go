@@ -109,27 +109,24 @@ type Controller struct {
 	settling   sync.WaitGroup // goroutines that settle the runtime after modules were opened
 }
 
-// Open opens what ran last: a release, or the modules of the node's own disk. If a
-// release cannot run, the one before it does, else the modules of the node's own
-// disk. Run begins to obey orders.
+// Open opens what ran last and was not rolled back: a release, or the modules of the
+// node's own disk. If a release cannot run, the one before it does, else the modules of
+// the node's own disk. Run begins to obey orders.
 func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	store, err := openStore(cfg)
 	if err != nil {
 		return nil, err
 	}
-	loader := &loader{cfg}
-	first, refusal, err := openFirst(ctx, cfg, store, loader)
-	if err != nil {
-		return nil, err
-	}
 	c := &Controller{
-		cfg: cfg, router: newRouter(first), loader: loader, store: store, log: cfg.Log,
+		cfg: cfg, loader: &loader{cfg}, store: store, log: cfg.Log,
 		orders: make(chan *nats.Msg, 64), opened: make(chan opened), stopping: make(chan struct{}),
 		refused: backoff.New(refusedFirst, refusedMost), before: store.kept.Digest,
 	}
-	if refusal != nil {
-		c.refuseLast(refusal)
+	first, err := c.openFirst(ctx)
+	if err != nil {
+		return nil, err
 	}
+	c.router = newRouter(first)
 	if err := cfg.Origin.Subscribe(wire.VerbRelease, c.orders); err != nil {
 		return nil, err
 	}
@@ -140,44 +137,46 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 // may be killed before it has ended. It is called once; Run goes on to obey all other orders.
 func (c *Controller) Stopping() { close(c.stopping) }
 
-// openFirst also returns why the release that ran last is refused, nil where it is not: where
-// it cannot be read, the origin mends it.
-func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loader) (d *deployment, refusal, err error) {
-	for _, digest := range []string{store.kept.Digest, store.kept.Before} {
-		if digest == "" {
-			break // the modules of the node's own disk ran, and what ran before them may have been rolled back
-		}
-		r, err := store.fetch(ctx, digest)
+// openFirst opens what runs after the start. A release that is to run and cannot be opened is
+// noted as refused; where it cannot be read, the origin mends it.
+func (c *Controller) openFirst(ctx context.Context) (*deployment, error) {
+	for _, digest := range c.store.kept.RolledBack {
+		c.log.Info("a release that ran does not run: it was rolled back", "digest", digest)
+	}
+	toRun := c.store.kept.toRun()
+	for i, digest := range toRun {
+		r, err := c.store.fetch(ctx, digest)
 		if err == nil {
-			d, err = loader.openRelease(ctx, r, func() {})
-			if digest == store.kept.Digest {
-				refusal = err
+			var d *deployment
+			if d, err = c.loader.openRelease(ctx, r, func() {}); err == nil {
+				c.log.Info("release runs", "digest", d.digest, "version", d.version)
+				return d, nil
+			}
+			if i == 0 {
+				c.refuseLast(digest, r.Version, err)
 			}
 		}
-		if err == nil {
-			cfg.Log.Info("release runs", "digest", d.digest, "version", d.version)
-			return d, refusal, nil
-		}
 		if ctx.Err() != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		cfg.Log.Error("release cannot run", "digest", digest, "err", err)
+		c.log.Error("release cannot run", "digest", digest, "err", err)
 	}
-	d, err = loader.openFolder(ctx, cfg.Progress)
-	return d, refusal, err
+	if c.store.kept.Digest != "" {
+		c.log.Warn("the modules of the node's own disk run", "instead_of", toRun)
+	}
+	return c.loader.openFolder(ctx, c.cfg.Progress)
 }
 
-// refuseLast notes why the release that ran last is refused. It is tried again like one that
-// is ordered, until the origin orders something.
-func (c *Controller) refuseLast(why error) {
-	kept := c.store.kept
-	c.refusal = fmt.Errorf("release %s ran before the start, and is refused now: %w", kept.Version, why)
-	c.candidate = &wire.ReleaseStatus{Digest: kept.Digest, Version: kept.Version, State: wire.ReleaseRefused, Reason: why.Error()}
-	c.order = &wire.Order{Run: kept.Digest}
-	c.refusedRun, c.retryAt = kept.Digest, time.Now().Add(c.refused.Next())
+// refuseLast notes why the release that is to run after the start is refused. It is tried
+// again like one that is ordered, until the origin orders something.
+func (c *Controller) refuseLast(digest, version string, why error) {
+	c.refusal = fmt.Errorf("release %s is to run since the start, and is refused: %w", version, why)
+	c.candidate = &wire.ReleaseStatus{Digest: digest, Version: version, State: wire.ReleaseRefused, Reason: why.Error()}
+	c.order = &wire.Order{Run: digest}
+	c.refusedRun, c.retryAt = digest, time.Now().Add(c.refused.Next())
 }
 
-// Refusal returns why the release that ran before the start is refused, for as long as
+// Refusal returns why the release that was to run after the start is refused, for as long as
 // another runs than is ordered; else nil.
 func (c *Controller) Refusal() error {
 	c.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"partneredge/edge/release"
+	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/durable"
 )
@@ -37,6 +38,9 @@ type keptRelease struct {
 	// Earlier are the digests of those that ran before that, the last one first, at
 	// most maxEarlier.
 	Earlier []string `json:"earlier,omitempty"`
+
+	// RolledBack are those of all these that were rolled back. No restart runs them.
+	RolledBack []string `json:"rolled_back,omitempty"`
 }
 
 // maxEarlier bounds the releases that stay on the disk beyond the one of a
@@ -46,13 +50,45 @@ const maxEarlier = 2
 
 // next returns what to keep once another release runs.
 func (k keptRelease) next(digest, version, before string) keptRelease {
-	next := keptRelease{Digest: digest, Version: version, Before: before}
-	for _, one := range append([]string{k.Digest, k.Before}, k.Earlier...) {
+	next := keptRelease{Digest: digest, Version: version, Before: before, RolledBack: k.RolledBack}
+	for _, one := range k.ran() {
 		if one != "" && one != digest && one != before && !slices.Contains(next.Earlier, one) && len(next.Earlier) < maxEarlier {
 			next.Earlier = append(next.Earlier, one)
 		}
 	}
 	return next
+}
+
+// ran returns the digests of what ran, the last one first.
+func (k keptRelease) ran() []string { return append([]string{k.Digest, k.Before}, k.Earlier...) }
+
+// toRun returns the releases that a restart is to run, the second if the first cannot. The
+// modules of the node's own disk are to run if both cannot, and if they ran last: what ran
+// before them may have been rolled back.
+func (k keptRelease) toRun() (digests []string) {
+	for _, one := range k.ran() {
+		switch {
+		case one == "", len(digests) == 2:
+			return digests
+		case !slices.Contains(k.RolledBack, one):
+			digests = append(digests, one)
+		}
+	}
+	return digests
+}
+
+// under returns what to keep after an order, which may say what was rolled back. What it
+// orders to run is not, or not any more.
+func (k keptRelease) under(o wire.Order) keptRelease {
+	var back []string
+	for _, one := range k.ran() {
+		was := one == o.RolledBack || slices.Contains(k.RolledBack, one)
+		if was && one != "" && one != o.Run && !slices.Contains(back, one) {
+			back = append(back, one)
+		}
+	}
+	k.RolledBack = back
+	return k
 }
 
 func openStore(cfg Config) (*releaseStore, error) {
@@ -85,9 +121,8 @@ func (s *releaseStore) load() {
 	}
 }
 
-// remember makes a release the one that runs after a restart.
-func (s *releaseStore) remember(digest, version, before string) error {
-	next := s.kept.next(digest, version, before)
+// remember writes down what the node runs after a restart.
+func (s *releaseStore) remember(next keptRelease) error {
 	if err := s.disk.WriteJSON(s.file, next); err != nil {
 		return err
 	}
@@ -98,7 +133,7 @@ func (s *releaseStore) remember(digest, version, before string) error {
 // prune removes all releases from the disk but those that a restart or a rollback
 // needs, and those named.
 func (s *releaseStore) prune(keep ...string) error {
-	return s.dir.Prune(slices.Concat(keep, []string{s.kept.Digest, s.kept.Before}, s.kept.Earlier)...)
+	return s.dir.Prune(slices.Concat(keep, s.kept.ran())...)
 }
 
 // fetch reads and verifies a release, and asks the origin for what is not on the

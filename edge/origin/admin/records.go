@@ -243,7 +243,7 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 	v := adminapi.RolloutNode{ID: n.ID, Connected: at.Connected && at.Status.Running != nil, Before: n.Before, State: "waiting"}
 	var counts *wire.ReleaseCounts
 	running, candidate := at.Status.Running, at.Status.Candidate
-	back := r.State == store.RollingBack || r.State == store.RolledBack
+	back := r.State.Back()
 	why := "" // it does not run what it ran before; its order is of no rollout once this one has ended
 	if candidate != nil && candidate.Digest == n.Before && (candidate.Rollout == r.ID || candidate.Rollout == "") {
 		why = candidate.Reason

@@ -217,10 +217,15 @@ func (c *Controller) readPlans(ctx context.Context) error {
 	if err == nil && last.State.Active() {
 		active = &last
 	}
+	rolledBack := ""
+	if last.State.Back() {
+		rolledBack = last.Digest
+	}
 	wants, err := c.config.DB.NodeReleases(ctx)
 	if err != nil {
 		return err
 	}
+	c.fleet.rolledBack = rolledBack
 	c.fleet.plan(active, wants)
 	c.as = revision{}
 	if last.ID == as.rollout && last.Revision == as.number { // else a step came in between

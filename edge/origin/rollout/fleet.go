@@ -13,9 +13,11 @@ type fleet struct {
 	reports map[string]replication.Report // of enrolled nodes
 	active  *store.Rollout                // nil: none
 	wants   map[string]string             // digests by node, and under "" for all others
-	places  map[string]int                // of the nodes of active, by id
-	tally   *tally                        // of active
-	watch   watch
+	// rolledBack is the digest of the newest rollout's release, if that goes back or has; else "".
+	rolledBack string
+	places     map[string]int // of the nodes of active, by id
+	tally      *tally         // of active
+	watch      watch
 	// disobedient are the connected nodes whose status is not what their order asks for.
 	disobedient map[string]struct{}
 }
@@ -71,13 +73,14 @@ func (f *fleet) judgeObedience(id string) {
 // ever decided about.
 func (f *fleet) orderOf(node string) (o wire.Order, decided bool) {
 	if i, listed := f.places[node]; listed {
-		return orderAt(f.active, i), true
+		o, decided = orderAt(f.active, i), true
+	} else if o.Run, decided = f.wants[node]; !decided {
+		o.Run, decided = f.wants[""]
 	}
-	run, decided := f.wants[node]
-	if !decided {
-		run, decided = f.wants[""]
+	if o.Run != f.rolledBack {
+		o.RolledBack = f.rolledBack
 	}
-	return wire.Order{Run: run}, decided
+	return o, decided
 }
 
 // tally counts the nodes of a rollout by what they do.

@@ -360,6 +360,12 @@ func TestOrders(t *testing.T) {
 	if _, told := orderOf("node_2", nil, map[string]string{"node_1": "a"}); told {
 		t.Error("a node that nothing was decided about is told something")
 	}
+	for back, want := range map[string]string{"": "", "a": "a", "b": ""} { // b is what it is to run all the same
+		f := &fleet{wants: map[string]string{"": "b"}, rolledBack: back}
+		if o, _ := f.orderOf("node_2"); o != (wire.Order{Run: "b", RolledBack: want}) {
+			t.Errorf("after %q was rolled back, a node is ordered %+v", back, o)
+		}
+	}
 	order := wire.Order{Run: "a", Candidate: "b", Percent: 10, Rollout: "rol_1"}
 	status := func(run, candidate string, percent int, state wire.ReleaseState, rollout string) wire.Status {
 		s := wire.Status{Running: &wire.ReleaseStatus{Digest: run}}
