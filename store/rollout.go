@@ -50,6 +50,8 @@ type Rollout struct {
 	Trying bool `json:"trying,omitempty"` // the stage's nodes still give the release Canary percent
 	// Since is when all nodes of the step began to serve; zero until they do.
 	Since time.Time `json:"since,omitzero"`
+	// BackSince is when the nodes were ordered back. Records of earlier versions do not say it.
+	BackSince time.Time `json:"back_since,omitzero"`
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"time"
 
 	"partneredge/edge/adminapi"
@@ -226,9 +227,12 @@ func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
 		Everywhere: r.Everywhere, Since: stamp(r.Since), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
 		NodeCount: len(r.Nodes), Nodes: make([]adminapi.RolloutNode, 0, len(r.Nodes)),
 	}
-	reports := a.Nodes.Enrolled()
-	for _, n := range r.Nodes {
-		one := toRolloutNode(r, n, reports[n.ID])
+	reports, reached := a.Nodes.Enrolled(), r.Reached(r.Stage)
+	for i, n := range r.Nodes {
+		at := reports[n.ID]
+		// A rollback that is over has heard the connected nodes, also if the clock was put back since.
+		heard := i >= reached || !a.Nodes.Shared(at.At).Before(r.BackSince) || at.Connected && r.State == store.RolledBack
+		one := toRolloutNode(r, n, at, heard)
 		node := a.Nodes.Report(n.ID).Node // a revoked one has a name, and no report
 		one.Name, one.Region = node.Name, node.Region
 		if one.State == "serving" && one.Connected {
@@ -239,7 +243,9 @@ func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
 	return v
 }
 
-func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) adminapi.RolloutNode {
+// toRolloutNode describes a node of a rollout. Where the nodes are to go back, heard says that this
+// one was heard since, or that the release had not reached it.
+func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report, heard bool) adminapi.RolloutNode {
 	v := adminapi.RolloutNode{ID: n.ID, Connected: at.Connected && at.Status.Running != nil, Before: n.Before, State: "waiting"}
 	var counts *wire.ReleaseCounts
 	running, candidate := at.Status.Running, at.Status.Candidate
@@ -248,13 +254,16 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 	if candidate != nil && candidate.Digest == n.Before && (candidate.Rollout == r.ID || candidate.Rollout == "") {
 		why = candidate.Reason
 	}
+	if back && !heard {
+		why = cmp.Or(why, "it has not been heard since it was told to go back")
+	}
 	switch {
 	case candidate != nil && candidate.Digest == r.Digest && candidate.Rollout == r.ID:
 		v.State, v.Reason, v.Percent, counts = string(candidate.State), candidate.Reason, candidate.Percent, candidate.Counts
 		if candidate.State == wire.ReleaseReady && candidate.Percent > 0 {
 			v.State = "serving"
 		}
-	case back && running != nil && running.Digest == n.Before:
+	case back && heard && running != nil && running.Digest == n.Before:
 		v.State = "back"
 		if n.Before == r.Digest {
 			v.Reason, v.Percent, counts = "it ran this release before the rollout", 100, running.Counts

@@ -12,6 +12,7 @@ import (
 // TestNodeSaysWhy: operators read why a node does not run what it is to run.
 func TestNodeSaysWhy(t *testing.T) {
 	const why, ranBefore = "no space left on device", "it ran this release before the rollout"
+	const unheard = "it has not been heard since it was told to go back"
 	own, next, before := &wire.ReleaseStatus{}, &wire.ReleaseStatus{Digest: "sha256:next"}, &wire.ReleaseStatus{Digest: "sha256:before"}
 	refused := func(digest, rollout string) *wire.ReleaseStatus {
 		return &wire.ReleaseStatus{Digest: digest, Rollout: rollout, State: wire.ReleaseRefused, Reason: why}
@@ -36,10 +37,15 @@ func TestNodeSaysWhy(t *testing.T) {
 		{store.RolledBack, "sha256:before", before, nil, "back", ""},
 		{store.RolledBack, "", own, nil, "back", ""},
 		{store.RolledBack, "sha256:next", next, nil, "back", ranBefore},
+		{store.RollingBack, "sha256:before", before, nil, "waiting", unheard},
+		{store.RolledBack, "sha256:before", before, nil, "waiting", unheard},
+		{store.RolledBack, "sha256:before", next, nil, "serving", unheard},
+		{store.RolledBack, "sha256:before", next, refused("sha256:before", ""), "serving", why},
+		{store.Done, "sha256:before", next, nil, "serving", ""},
 	} {
 		r := store.Rollout{ID: "rol_1", Digest: "sha256:next", State: tt.rollout}
 		at := replication.Report{Connected: true, Status: wire.Status{Running: tt.running, Candidate: tt.candidate}}
-		v := toRolloutNode(r, store.RolloutNode{ID: "node_1", Before: tt.before}, at)
+		v := toRolloutNode(r, store.RolloutNode{ID: "node_1", Before: tt.before}, at, tt.reason != unheard)
 		if v.State != tt.state || v.Reason != tt.reason {
 			t.Errorf("%s, %q before, running %+v beside %+v: the node is %s, for %q, not %s, for %q",
 				tt.rollout, tt.before, tt.running, tt.candidate, v.State, v.Reason, tt.state, tt.reason)

@@ -67,7 +67,7 @@ func (c *Controller) RollBack(ctx context.Context, release string) (store.Rollou
 		case last.State == store.RollingBack:
 			return last, nil
 		}
-		rollBack(&last, "by an operator")
+		rollBack(&last, "by an operator", c.config.DB.Now())
 		next, stepped, err := c.config.DB.StepRollout(ctx, last)
 		if err != nil {
 			return next, err

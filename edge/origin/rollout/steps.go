@@ -94,7 +94,7 @@ func advance(r *store.Rollout, l look) (changed bool) {
 	switch r.State {
 	case store.RollingOut:
 		if why := cmp.Or(l.why, refusal(r, l), l.nobody(r)); why != "" {
-			rollBack(r, why)
+			rollBack(r, why, l.shared)
 			return true
 		}
 		for {
@@ -113,17 +113,22 @@ func advance(r *store.Rollout, l look) (changed bool) {
 			l.tally = count(r, l.reports) // the step reached other nodes
 		}
 	case store.RollingBack:
-		if !isOver(r, l) {
+		switch {
+		case l.shared.Before(r.BackSince): // the clock was put back: who was heard since is not known
+			r.BackSince = l.shared
+		case isOver(r, l):
+			r.State = store.RolledBack
+		default:
 			return false
 		}
-		r.State = store.RolledBack
 		return true
 	}
 	return changed
 }
 
-// isOver reports whether every node of a rollback runs again what it ran before. Nodes
-// that are away are waited for if the release had reached them, until they are gone.
+// isOver reports whether every node of a rollback runs again what it ran before, and has said
+// so since it was ordered to if the release had reached it. Such nodes that are away are waited
+// for until they are gone.
 func isOver(r *store.Rollout, l look) bool {
 	if len(l.tally.behind) > 0 {
 		return false
@@ -131,6 +136,12 @@ func isOver(r *store.Rollout, l look) bool {
 	for id, at := range l.awaited(r) {
 		if l.hears(id) || !l.gone(at) {
 			return false
+		}
+	}
+	for _, n := range r.Nodes[:r.Reached(r.Stage)] {
+		at := l.reports[n.ID]
+		if heard := l.shared.Add(at.At.Sub(l.now)); at.Connected && heard.Before(r.BackSince) {
+			return false // it may have been told to open the release since
 		}
 	}
 	return true
@@ -208,9 +219,9 @@ func isBack(s wire.Status, before string) bool {
 	return trial != nil && trial.Digest == before && trial.State.Ended()
 }
 
-// rollBack makes every node run again what it ran before.
-func rollBack(r *store.Rollout, why string) {
-	r.State, r.Reason, r.Trying, r.Since = store.RollingBack, wire.CutReason(why), false, time.Time{}
+// rollBack makes every node run again what it ran before. at is by the clock of all origins.
+func rollBack(r *store.Rollout, why string, at time.Time) {
+	r.State, r.Reason, r.Trying, r.Since, r.BackSince = store.RollingBack, wire.CutReason(why), false, time.Time{}, at
 }
 
 // refusal returns why a node refused or withdrew the release; "" when none did.

@@ -60,6 +60,7 @@ func (c *cluster) obey(id string) {
 	if order.Candidate != "" {
 		at.Status.Candidate = &wire.ReleaseStatus{Digest: order.Candidate, Rollout: order.Rollout, Percent: order.Percent, State: wire.ReleaseReady}
 	}
+	at.At = c.now
 	c.reports[id] = at
 }
 
@@ -94,6 +95,13 @@ func (c *cluster) advanceUnless(why string) bool {
 func (c *cluster) leave(id string) {
 	at := c.reports[id]
 	at.Connected, at.At = false, c.now
+	c.reports[id] = at
+}
+
+// cut has a node vanish that was heard before.
+func (c *cluster) cut(id string) {
+	at := c.reports[id]
+	at.Connected = false
 	c.reports[id] = at
 }
 
@@ -343,6 +351,46 @@ func TestBackIsBack(t *testing.T) {
 	} {
 		if got := isBack(wire.Status{Running: &wire.ReleaseStatus{Digest: tt.running}, Candidate: tt.trial}, "old"); got != tt.back {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestRollbackWaitsToHear: a node that was told to open the release may do so although its last
+// report says nothing of it. A rollback does not end before the node is heard again or gone, also
+// where the clock is put back meanwhile.
+func TestRollbackWaitsToHear(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after func(*cluster)
+		state store.RolloutState
+	}{
+		{"nothing is heard", func(*cluster) {}, store.RollingBack},
+		{"the node is heard", func(c *cluster) { c.obey(c.rollout.Nodes[0].ID) }, store.RolledBack},
+		{"another is heard", func(c *cluster) { c.obey(c.rollout.Nodes[1].ID) }, store.RollingBack},
+		{"the node is cut off", func(c *cluster) { c.cut(c.rollout.Nodes[0].ID) }, store.RollingBack},
+		{"it is gone", func(c *cluster) {
+			c.cut(c.rollout.Nodes[0].ID)
+			c.now = c.now.Add(lostMost)
+		}, store.RolledBack},
+		{"the clock was put back", func(c *cluster) {
+			c.ahead = -time.Hour
+			c.advance()
+			c.now = c.now.Add(time.Second)
+			c.obey(c.rollout.Nodes[0].ID)
+		}, store.RolledBack},
+	} {
+		c := newCluster(2, func(r *store.Rollout) { r.Stages = []int{50, 100} })
+		for id := range c.reports {
+			at := c.reports[id]
+			at.At = c.now
+			c.reports[id] = at
+		}
+		c.now = c.now.Add(time.Second)
+		c.advanceUnless("by an operator")
+		tt.after(c)
+		c.advance()
+		if c.rollout.State != tt.state {
+			t.Errorf("%s: the rollback is %s, want %s", tt.name, c.rollout.State, tt.state)
 		}
 	}
 }
