@@ -62,7 +62,7 @@ func TestDashboard(t *testing.T) {
 			holdUnit(t, p.Title, p.FieldConfig.Defaults.Unit, target.Expr)
 		}
 	}
-	for _, metric := range []string{"edge_node_release", "edge_outbox_oldest_seconds", "edge_webhook_overdue_seconds", "edge_origin_node_refusals_total"} {
+	for _, metric := range []string{"edge_node_release", "edge_outbox_oldest_seconds", "edge_webhook_overdue_seconds", "edge_origin_node_refusals_total", "edge_origin_keys_expiring"} {
 		if !strings.Contains(string(text), metric) {
 			t.Errorf("no panel shows %s", metric)
 		}

@@ -60,7 +60,7 @@ func TestOperationsWhen(t *testing.T) {
 	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "rotate KEY", "rotate "+keys.Items[1-live].ID, "KEY", keys.Items[live].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
 		"TRY", delivered.Items[0].Tries[0].ID, "revoke WEBHOOK", "revoke "+stolen, "WEBHOOK", delivered.Items[0].SubscriptionID)
 	for section, want := range map[string]string{
-		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "",
+		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "", "When a key expires": "",
 		"When a key is leaked": stolen + "  https://127.0.0.1:1024/thief", "When a partner asks for a delivery": "<- this", "When the origin could not send": "queued",
 	} {
 		said := ""

@@ -64,12 +64,17 @@ func (m *metrics) register(c Config, r *replication.Server, clock *clockJudge, f
 	gauge("change", "Number of the last change pushed to the nodes; a node's edge_sync_change follows it.", func() float64 { return float64(r.LastChange()) })
 	gauge("leads_quarantined", "Leads that wait in the quarantine for an operator, the same at each origin process; NaN when the database does not say.",
 		func() float64 { return countedOrNaN(c.DB.CountQuarantined) })
-	gauge("keys_expiring", "Keys that expire within 14 days and have no successor, the same at each origin process; NaN when the database does not say.",
-		func() float64 {
-			return countedOrNaN(func(ctx context.Context) (int, error) {
-				return c.DB.CountExpiringKeys(ctx, c.DB.Now().Add(14*24*time.Hour))
+	keys := func(name, help string, from, before time.Duration) { // from now
+		gauge(name, help+", have no successor and were used in the last 90 days, the same at each origin process; NaN when the database does not say.",
+			func() float64 {
+				return countedOrNaN(func(ctx context.Context) (int, error) {
+					now := c.DB.Now()
+					return c.DB.CountExpiringKeys(ctx, now.Add(from), now.Add(before))
+				})
 			})
-		})
+	}
+	keys("keys_expiring", "Keys that expire within 14 days", 0, 14*24*time.Hour)
+	keys("keys_ended", "Keys that expired in the last 7 days", -7*24*time.Hour, 0)
 	gauge("retention_held", "1 while nothing is dropped for its age, since the clock is far ahead of the last round of retention; else 0.",
 		func() float64 { return float64(db.Bit(clock.held.Load())) })
 	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge_origin", Name: "info", Help: "What the origin is; always 1.",
