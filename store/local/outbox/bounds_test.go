@@ -161,7 +161,7 @@ func TestSetAsideNamesWhenAndWhy(t *testing.T) {
 	defer o.Close()
 	add(t, o, "lead_a", "lead_b")
 	for _, id := range []string{"lead_a", "lead_b"} {
-		if err := o.SetAside(t.Context(), Item{id, bodyOf(id)}, "no "+id); err != nil {
+		if err := o.SetAside(t.Context(), Refused{Item{id, bodyOf(id)}, "no " + id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -240,7 +240,7 @@ func TestSetAsideFails(t *testing.T) {
 	}
 	defer o.Close()
 	add(t, o, "lead_a")
-	if err := o.SetAside(t.Context(), Item{"lead_a", bodyOf("lead_a")}, "why"); err == nil {
+	if err := o.SetAside(t.Context(), Refused{Item{"lead_a", bodyOf("lead_a")}, "why"}); err == nil {
 		t.Error("set aside in no folder")
 	}
 	expect(t, o, "lead_a")
@@ -257,7 +257,7 @@ func TestSetAsideAtNoTime(t *testing.T) {
 	}
 	defer o.Close()
 	add(t, o, "lead_a")
-	if err := o.SetAside(t.Context(), Item{"lead_a", bodyOf("lead_a")}, "why"); err == nil {
+	if err := o.SetAside(t.Context(), Refused{Item{"lead_a", bodyOf("lead_a")}, "why"}); err == nil {
 		t.Error("set aside in a year that JSON has no time of")
 	}
 	expect(t, o, "lead_a")

@@ -309,7 +309,7 @@ func TestSetAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.SetAside(t.Context(), items[0], "unknown account"); err != nil {
+	if err := o.SetAside(t.Context(), Refused{items[0], "unknown account"}); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, o, "lead_b")
@@ -329,7 +329,7 @@ func TestRejected(t *testing.T) {
 	}
 	want := []Item{{"lead_a", bodyOf("lead_a")}, {"lead_b", []byte("{\x00\n")}}
 	for _, it := range want {
-		if err := o.SetAside(t.Context(), it, "why"); err != nil {
+		if err := o.SetAside(t.Context(), Refused{it, "why"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -64,30 +64,42 @@ func (o *Outbox) asidePaths() (paths []string) {
 	return paths
 }
 
-// SetAside moves an item that cannot be handed over, with the reason, to a file of
-// its own: one JSON object a line, {"id", "at", "reason", "body"}. Its errors are also Remove's.
-func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
-	entry := rejected{ID: it.ID, At: o.cfg.Now().UTC(), Reason: reason, Body: it.Body}
-	if !json.Valid(it.Body) {
-		entry.Body, entry.Raw = nil, it.Body
-	}
-	line, err := json.Marshal(entry)
-	if err != nil {
-		return fmt.Errorf("set item aside: %w", err)
-	}
-	if err := o.keepLine(line); err != nil {
-		return fmt.Errorf("set item aside: %w", err)
-	}
-	return o.Remove(ctx, it.ID)
+// Refused is an item that cannot be handed over, and why.
+type Refused struct {
+	Item
+	Reason string
 }
 
-// keepLine brings a line to disk, in the first file of items that were set aside that takes it.
-func (o *Outbox) keepLine(line []byte) (err error) {
+// SetAside moves items that cannot be handed over to a file of their own, with one sync for
+// all: one JSON object a line, {"id", "at", "reason", "body"}. After an error all of them still
+// wait, but after one of Remove, whose errors it returns as well.
+func (o *Outbox) SetAside(ctx context.Context, items ...Refused) error {
+	var ids []string
+	var lines []byte
+	for _, it := range items {
+		entry := rejected{ID: it.ID, At: o.cfg.Now().UTC(), Reason: it.Reason, Body: it.Body}
+		if !json.Valid(it.Body) {
+			entry.Body, entry.Raw = nil, it.Body
+		}
+		line, err := json.Marshal(entry)
+		if err != nil {
+			return fmt.Errorf("set items aside: %w", err)
+		}
+		ids, lines = append(ids, it.ID), append(append(lines, line...), '\n')
+	}
+	if err := o.keepLines(lines); err != nil {
+		return fmt.Errorf("set items aside: %w", err)
+	}
+	return o.Remove(ctx, ids...)
+}
+
+// keepLines brings lines to disk, in the first file of items that were set aside that takes them.
+func (o *Outbox) keepLines(lines []byte) (err error) {
 	o.aside.adding.Lock()
 	defer o.aside.adding.Unlock()
 	var f durable.File
 	for _, path := range o.asidePaths() {
-		if f, err = o.addLine(path, line); !errors.Is(err, errEnd) {
+		if f, err = o.addLines(path, lines); !errors.Is(err, errEnd) {
 			break
 		}
 	}
@@ -100,15 +112,15 @@ func (o *Outbox) keepLine(line []byte) (err error) {
 // errEnd is the error of a file whose end the disk does not read.
 var errEnd = errors.New("its end cannot be read")
 
-// addLine adds a line to a file, which it returns, to be synced.
-func (o *Outbox) addLine(path string, line []byte) (durable.File, error) {
+// addLines adds lines to a file, which it returns, to be synced.
+func (o *Outbox) addLines(path string, lines []byte) (durable.File, error) {
 	f, err := o.cfg.Disk.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	line, err = ownLine(f, line)
+	lines, err = ownLines(f, lines)
 	if err == nil {
-		_, err = f.Write(line)
+		_, err = f.Write(lines)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -116,9 +128,9 @@ func (o *Outbox) addLine(path string, line []byte) (durable.File, error) {
 	return f, nil
 }
 
-// ownLine returns what to append to f so that line is one of its own there, though the one
-// before may have been written in part.
-func ownLine(f durable.File, line []byte) ([]byte, error) {
+// ownLines returns what to append to f so that the first line is one of its own there, though
+// the one before may have been written in part.
+func ownLines(f durable.File, lines []byte) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -129,10 +141,10 @@ func ownLine(f durable.File, line []byte) ([]byte, error) {
 			return nil, fmt.Errorf("%w: %w", errEnd, err)
 		}
 		if last[0] != '\n' {
-			line = slices.Insert(line, 0, '\n')
+			lines = slices.Insert(lines, 0, '\n')
 		}
 	}
-	return append(line, '\n'), nil
+	return lines, nil
 }
 
 // Rejected returns the items that were set aside. A line that is none as SetAside writes it is

@@ -38,7 +38,7 @@ func setAsideScenario(t *testing.T, disk *durabletest.Disk, dir string) (accepte
 		}
 	}
 	for _, id := range accepted[:max(0, len(accepted)-1)] {
-		_ = o.SetAside(t.Context(), Item{id, bodyOf(id)}, longReason) // after an error it waits
+		_ = o.SetAside(t.Context(), Refused{Item{id, bodyOf(id)}, longReason}) // after an error it waits
 	}
 	return accepted
 }
@@ -50,7 +50,7 @@ func mustBeSomewhere(t *testing.T, when, dir string, ids []string) {
 	o := openOn(t, nil, dir)
 	waiting := pending(t, o)
 	for _, id := range waiting {
-		if err := o.SetAside(t.Context(), Item{id, bodyOf(id)}, longReason); err != nil {
+		if err := o.SetAside(t.Context(), Refused{Item{id, bodyOf(id)}, longReason}); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestSetAsideNotOnDisk(t *testing.T) {
 			}
 			return nil
 		})
-		if err := o.SetAside(t.Context(), Item{"lead_a", bodyOf("lead_a")}, "why"); !errors.Is(err, syscall.EIO) {
+		if err := o.SetAside(t.Context(), Refused{Item{"lead_a", bodyOf("lead_a")}, "why"}); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s failed: %v", kind, err)
 		}
 		expect(t, o, "lead_a")
@@ -121,7 +121,7 @@ func TestSetAsideNotOnDisk(t *testing.T) {
 func TestSetAsideLargest(t *testing.T) {
 	o := openOn(t, nil, t.TempDir())
 	want := Item{strings.Repeat("x", maxID), bytes.Repeat([]byte{0xff}, maxBody)}
-	if err := o.SetAside(t.Context(), want, longReason); err != nil {
+	if err := o.SetAside(t.Context(), Refused{want, longReason}); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -201,7 +201,7 @@ func removeSome(t *testing.T, full bool) {
 	aside := func(ids ...string) {
 		t.Helper()
 		for _, id := range ids {
-			if err := o.SetAside(t.Context(), Item{id, []byte(`{"email":"` + id + `@example.com"}`)}, "why"); err != nil {
+			if err := o.SetAside(t.Context(), Refused{Item{id, []byte(`{"email":"` + id + `@example.com"}`)}, "why"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -231,7 +231,7 @@ func removeSome(t *testing.T, full bool) {
 func TestHalfOverwritten(t *testing.T) {
 	o := openOn(t, nil, t.TempDir())
 	for _, id := range []string{"lead_a", "lead_b", "lead_c"} {
-		if err := o.SetAside(t.Context(), Item{id, bodyOf(id)}, "why"); err != nil {
+		if err := o.SetAside(t.Context(), Refused{Item{id, bodyOf(id)}, "why"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -255,13 +255,13 @@ func TestSetAsideBesideRemoval(t *testing.T) {
 	var want []string
 	for i := range 100 {
 		gone, stays := fmt.Sprintf("gone_%02d", i), fmt.Sprintf("lead_%02d", i)
-		if err := o.SetAside(t.Context(), Item{gone, bodyOf(gone)}, "why"); err != nil {
+		if err := o.SetAside(t.Context(), Refused{Item{gone, bodyOf(gone)}, "why"}); err != nil {
 			t.Fatal(err)
 		}
 		taken := linesOf(o, gone)
 		var adding sync.WaitGroup
 		adding.Go(func() {
-			if err := o.SetAside(t.Context(), Item{stays, bodyOf(stays)}, "why"); err != nil {
+			if err := o.SetAside(t.Context(), Refused{Item{stays, bodyOf(stays)}, "why"}); err != nil {
 				t.Error(err)
 			}
 		})

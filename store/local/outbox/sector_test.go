@@ -401,7 +401,7 @@ func TestRejectedWithUnreadBlocks(t *testing.T) {
 	path := b.c.RejectedPath
 	setAside := func(i int) {
 		t.Helper()
-		if err := b.SetAside(t.Context(), Item{hurtID(i), []byte(`"` + strings.Repeat("x", hurtBody) + `"`)}, "why"); err != nil {
+		if err := b.SetAside(t.Context(), Refused{Item{hurtID(i), []byte(`"` + strings.Repeat("x", hurtBody) + `"`)}, "why"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,8 @@
 package leads
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,7 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"partneredge/edge/logging"
 	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 	"partneredge/store/local/outbox"
 )
 
@@ -20,7 +24,7 @@ func TestTakenLeadsDoNotStayAside(t *testing.T) {
 			b := newHanded(t, durable.OS{}, filepath.Join(t.TempDir(), "outbox"))
 			for _, id := range []string{"lead_a", "lead_b"} {
 				body := `{"id":"` + id + `","email":"` + id + `@example.com","key_hash":""}`
-				if err := b.SetAside(t.Context(), outbox.Item{ID: id, Body: []byte(body)}, "no room"); err != nil {
+				if err := b.SetAside(t.Context(), outbox.Refused{Item: outbox.Item{ID: id, Body: []byte(body)}, Reason: "no room"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -41,4 +45,35 @@ func TestTakenLeadsDoNotStayAside(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusedLeadsAreSetAsideTogether: the leads of a batch that the origin does not take cost one
+// sync and one line in the log, so that they hold up no others for long.
+func TestRefusedLeadsAreSetAsideTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		disk := durabletest.New(t, dir)
+		b := newHanded(t, disk, filepath.Join(dir, "outbox"))
+		var log bytes.Buffer
+		b.h.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.h.warnings = logging.New(b.h.cfg.Log)
+		b.add(t, 0, maxBatch)
+		b.rejected = "all"
+		syncs := 0
+		disk.Before(func(op durabletest.Op) error {
+			if op.Kind == durabletest.Sync && op.Path == b.path+".rejected" {
+				syncs++
+			}
+			return nil
+		})
+		if _, err := b.h.next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(log.String(), "\n"); syncs != 1 || lines != 1 {
+			t.Errorf("%d syncs, %d lines in the log; want one of each", syncs, lines)
+		}
+		if b.Len() != 0 || b.counted["rejected"] != maxBatch {
+			t.Errorf("%d leads wait, counted are %v", b.Len(), b.counted)
+		}
+	})
 }

@@ -250,19 +250,18 @@ func (h *Handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 		}
 		h.cfg.Count("committed", len(committed))
 	}
-	rejected := 0
+	var refused []outbox.Refused
 	for id, reason := range reply.Rejected {
 		if item, ok := sent[id]; ok {
-			if err := h.setAside(ctx, item, reason); ctx.Err() != nil || errors.Is(err, outbox.ErrClosed) {
-				return err
-			} else if err != nil { // it keeps no others waiting
-				h.deferred[id] = h.cfg.Now().Add(deferFor)
-				h.warnings.Warn("aside", "lead that the origin does not take cannot be set aside: it stays in the outbox", "lead", id, "again_in", deferFor, "err", err)
-			}
-			rejected++
+			refused = append(refused, outbox.Refused{Item: item, Reason: reason})
 		}
 	}
-	if len(committed)+rejected == 0 {
+	if len(refused) > 0 {
+		if err := h.setAside(ctx, refused); err != nil {
+			return err
+		}
+	}
+	if len(committed)+len(refused) == 0 {
 		return fmt.Errorf("%w: origin says nothing of the leads it was given", host.ErrUnavailable)
 	}
 	h.batch.Answered()
@@ -279,14 +278,27 @@ func (h *Handoff) removed(err error) error {
 	return nil
 }
 
-func (h *Handoff) setAside(ctx context.Context, item outbox.Item, reason string) error {
-	if err := h.removed(h.cfg.Store.Outbox.SetAside(ctx, item, reason)); err != nil {
+// setAside sets leads aside. Those that the disk does not take are deferred, and keep no others
+// waiting.
+func (h *Handoff) setAside(ctx context.Context, refused []outbox.Refused) error {
+	first := refused[0]
+	switch err := h.removed(h.cfg.Store.Outbox.SetAside(ctx, refused...)); {
+	case err == nil:
+		for _, it := range refused {
+			delete(h.deferred, it.ID)
+		}
+		h.left = true
+		h.cfg.Count("rejected", len(refused))
+		h.warnings.Error("set aside", "leads set aside: origin does not take them", "leads", len(refused), "first", first.ID, "reason", first.Reason)
+	case ctx.Err() != nil, errors.Is(err, outbox.ErrClosed):
 		return err
+	default:
+		for _, it := range refused {
+			h.deferred[it.ID] = h.cfg.Now().Add(deferFor)
+		}
+		h.warnings.Warn("aside", "leads that the origin does not take cannot be set aside: they stay in the outbox",
+			"leads", len(refused), "first", first.ID, "again_in", deferFor, "err", err)
 	}
-	delete(h.deferred, item.ID)
-	h.left = true
-	h.cfg.Count("rejected", 1)
-	h.cfg.Log.Error("lead set aside: origin does not take it", "lead", item.ID, "reason", reason)
 	return nil
 }
 

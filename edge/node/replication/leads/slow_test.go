@@ -41,7 +41,7 @@ func TestLeadsGoOverASlowLink(t *testing.T) {
 				if i < waiting {
 					err = box.Append(t.Context(), lead)
 				} else {
-					err = box.SetAside(t.Context(), lead, "no room")
+					err = box.SetAside(t.Context(), outbox.Refused{Item: lead, Reason: "no room"})
 				}
 				if err != nil {
 					rt.Fatal(err)

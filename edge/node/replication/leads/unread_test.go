@@ -62,7 +62,7 @@ type handed struct {
 	*outbox.Outbox
 	path      string
 	committed map[string]int // how often the origin was given each lead
-	rejected  string         // a lead that the origin does not take
+	rejected  string         // a lead that the origin does not take; "all": it takes none
 	counted   map[string]int // by outcome
 	h         *Handoff
 
@@ -83,8 +83,11 @@ func newHanded(t *testing.T, fs durable.FS, path string) *handed {
 	b := &handed{Outbox: box, path: path, committed: map[string]int{}, counted: map[string]int{}}
 	answer := func(_ context.Context, req, reply wire.Message) error {
 		for _, body := range req.(*wire.LeadsRequest).Leads {
-			if idOf(body) == b.rejected {
-				reply.(*wire.LeadsReply).Rejected = map[string]string{b.rejected: "too new"}
+			if id := idOf(body); b.rejected == "all" || b.rejected == id {
+				if reply.(*wire.LeadsReply).Rejected == nil {
+					reply.(*wire.LeadsReply).Rejected = map[string]string{}
+				}
+				reply.(*wire.LeadsReply).Rejected[id] = "too new"
 				continue
 			}
 			reply.(*wire.LeadsReply).Committed = append(reply.(*wire.LeadsReply).Committed, idOf(body))
@@ -95,7 +98,7 @@ func newHanded(t *testing.T, fs durable.FS, path string) *handed {
 				return host.ErrUnavailable
 			}
 			b.offered = append(b.offered, raw.ID)
-			if raw.ID != b.rejected {
+			if b.rejected != "all" && raw.ID != b.rejected {
 				reply.(*wire.LeadsReply).Committed = append(reply.(*wire.LeadsReply).Committed, raw.ID)
 			}
 		}
