@@ -2,6 +2,7 @@ package leads
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"partneredge/edge/logging"
 	"partneredge/store/durable"
@@ -74,6 +76,45 @@ func TestRefusedLeadsAreSetAsideTogether(t *testing.T) {
 		}
 		if b.Len() != 0 || b.counted["rejected"] != maxBatch {
 			t.Errorf("%d leads wait, counted are %v", b.Len(), b.counted)
+		}
+	})
+}
+
+// TestLeadsDoNotWaitForThoseAside: a lead that comes while many that were set aside are offered
+// again is at the origin with the next request but one. Those that it refuses meanwhile are
+// offered again later as well, though all others were taken.
+func TestLeadsDoNotWaitForThoseAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHanded(t, durable.OS{}, filepath.Join(t.TempDir(), "outbox"))
+		const aside = 10 * maxBatch
+		var refused []outbox.Refused
+		for i := range aside {
+			id := fmt.Sprint("aside_", i)
+			refused = append(refused, outbox.Refused{Item: outbox.Item{ID: id, Body: []byte(`{"id":"` + id + `","key_hash":""}`)}, Reason: "no room"})
+		}
+		if err := b.SetAside(t.Context(), refused...); err != nil {
+			t.Fatal(err)
+		}
+		const came = 2
+		asks, waited, began := 0, 0, time.Now()
+		b.asked = func() {
+			switch asks++; {
+			case asks == came:
+				b.rejected = "lead_1"
+				b.add(t, 0, 2)
+			case time.Since(began) > time.Minute:
+				b.rejected = ""
+			case asks > came && b.committed["lead_0"] == 0:
+				waited++
+			}
+		}
+		b.run(t)
+		pass(deferFor + time.Minute)
+		if waited > 2 || b.committed["lead_0"] != 1 {
+			t.Errorf("a lead that came with request %d of %d was handed over %d times, after %d others", came, asks, b.committed["lead_0"], waited)
+		}
+		if n := len(b.offered); n != aside+1 || b.offered[n-1] != "lead_1" || b.Aside() != 0 {
+			t.Errorf("%d leads of %d are offered again, then %v; %d bytes are aside", min(n, aside), aside, b.offered[min(n, aside):], b.Aside())
 		}
 	})
 }

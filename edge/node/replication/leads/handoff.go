@@ -75,10 +75,7 @@ func (h *Handoff) Run(ctx context.Context) {
 		}
 		for more := true; more && ctx.Err() == nil && h.cfg.Link.Up(); {
 			var err error
-			if more, err = h.next(ctx); err != nil && ctx.Err() == nil {
-				if !link.Permanent(err) { // of which the link warns
-					h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.cfg.Store.Outbox.Len(), "err", err)
-				}
+			if more, err = h.handOver(ctx); err != nil {
 				more = true
 			}
 			retry.Wait(ctx, err)
@@ -89,6 +86,15 @@ func (h *Handoff) Run(ctx context.Context) {
 			due = true
 		}
 	}
+}
+
+// handOver is next, and warns of its errors.
+func (h *Handoff) handOver(ctx context.Context) (more bool, err error) {
+	more, err = h.next(ctx)
+	if err != nil && ctx.Err() == nil && !link.Permanent(err) { // of which the link warns
+		h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.cfg.Store.Outbox.Len(), "err", err)
+	}
+	return more, err
 }
 
 // next hands over the leads that have waited longest. It reports whether there
@@ -308,7 +314,7 @@ func (h *Handoff) offerRejected(ctx context.Context) {
 	if !h.rejected || !h.cfg.Link.Up() || ctx.Err() != nil {
 		return
 	}
-	h.rejected = false
+	h.rejected, h.left = false, false
 	taken, all, err := h.offerLines(ctx)
 	if len(taken) > 0 { // also when others are left: the origin has these
 		err = errors.Join(err, h.cfg.Store.Outbox.RemoveRejected(taken))
@@ -319,7 +325,7 @@ func (h *Handoff) offerRejected(ctx context.Context) {
 	case len(taken) > 0:
 		h.cfg.Log.Info("leads that were set aside handed over", "leads", len(taken), "all", all)
 	}
-	h.left = err != nil || !all
+	h.left = h.left || err != nil || !all // new ones may have been set aside meanwhile
 }
 
 // offerLines hands over what was set aside, in batches, and returns the lines that the origin
@@ -350,8 +356,8 @@ func (h *Handoff) offerLines(ctx context.Context) (taken map[outbox.Line]bool, a
 	return taken, left == 0 && err == nil, err
 }
 
-// sendLines hands over lines of what was set aside, in smaller batches where the link is slow.
-// It adds those that the origin took to taken, and returns how many it left.
+// sendLines hands over lines of what was set aside, in smaller batches where the link is slow,
+// and after each batch one of the leads that wait, which are not to wait for all of those. It adds those that the origin took to taken, and returns how many it left.
 func (h *Handoff) sendLines(ctx context.Context, lines []outbox.RejectedItem, taken map[outbox.Line]bool) (left int, err error) {
 	for len(lines) > 0 {
 		now := lines[:min(h.batch.Now, len(lines))]
@@ -375,6 +381,7 @@ func (h *Handoff) sendLines(ctx context.Context, lines []outbox.RejectedItem, ta
 			}
 		}
 		lines = lines[len(now):]
+		_, _ = h.handOver(ctx) // Run tries again
 	}
 	return left, nil
 }

@@ -66,6 +66,7 @@ type handed struct {
 	counted   map[string]int // by outcome
 	h         *Handoff
 
+	asked      func()   // called with each request, if not nil
 	unanswered string   // a lead that was set aside at which the link fails
 	offered    []string // leads that were set aside, as the origin is offered them
 }
@@ -82,6 +83,9 @@ func newHanded(t *testing.T, fs durable.FS, path string) *handed {
 	t.Cleanup(func() { _ = box.Close() })
 	b := &handed{Outbox: box, path: path, committed: map[string]int{}, counted: map[string]int{}}
 	answer := func(_ context.Context, req, reply wire.Message) error {
+		if b.asked != nil {
+			b.asked()
+		}
 		for _, body := range req.(*wire.LeadsRequest).Leads {
 			if id := idOf(body); b.rejected == "all" || b.rejected == id {
 				if reply.(*wire.LeadsReply).Rejected == nil {
