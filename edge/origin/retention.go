@@ -113,6 +113,10 @@ func prunings(d *central.DB, keep Retention) (jobs []pruning) {
 			return int(db.Bit(dropped)), err
 		}
 	})
+	if kept := cmp.Or(keep.Deliveries, defaultRetention); kept > 0 {
+		// Within a day, a request that is repeated asks for the subscription that it made.
+		add("revoked subscriptions", max(kept, idempotency.TTL), records(central.AgingSubscriptions))
+	}
 	add("firings", keep.Firings, records(central.AgingFirings))
 	add("insights", keep.Insights, records(central.AgingInsights))
 	add("contacts", keep.Contacts, records(central.AgingContacts))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,6 +158,61 @@ func TestRetentionOfAnswersAndQuarantine(t *testing.T) {
 	}
 	if _, lead := later(91 * day); lead != "" {
 		t.Errorf("after 91 days: lead %q", lead)
+	}
+}
+
+// TestRevokedSubscriptionsGo: subscriptions that were revoked longer ago than deliveries are kept
+// go, also those behind more than a slice of others. One that has a delivery left or is not
+// revoked stays, and its account can be erased with it.
+func TestRevokedSubscriptionsGo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d, ctx, account := f.config.DB, t.Context(), f.account("live")
+	revoke := func(id string) {
+		if _, err := d.RevokeSubscription(ctx, account, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.subscribe("whs_active", account, "key_1")
+	f.subscribe("whs_delivered", account, "key_1")
+	f.must(201, "POST", accounts+"/"+account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})
+	revoke("whs_delivered")
+	for i := range sliceFirst + 10 {
+		id := fmt.Sprint("whs_", i)
+		f.subscribe(id, account, "key_1")
+		revoke(id)
+	}
+	at := time.Now()
+	r := newRetention(d, Retention{Deliveries: time.Hour}, f.config.Log)
+	r.clock.now = func() time.Time { return at }
+	left := func(ahead time.Duration) (ids []string) {
+		at = time.Now().Add(ahead)
+		if err := d.NoteRetentionRound(ctx, central.RetentionRound{At: at}); err != nil {
+			t.Fatal(err)
+		}
+		r.round(ctx)
+		for page := (store.Page{Limit: 200}); ; {
+			some, next, err := d.Subscriptions(ctx, account, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range some {
+				ids = append(ids, s.ID)
+			}
+			if page.Cursor = next; next == "" {
+				return ids
+			}
+		}
+	}
+	r.jobs = slices.DeleteFunc(r.jobs, func(job pruning) bool { return job.what == "deliveries and events" })
+	if ids := left(23 * time.Hour); len(ids) != sliceFirst+12 {
+		t.Errorf("%d subscriptions are left while a repeated request may ask for them", len(ids))
+	}
+	if ids := left(25 * time.Hour); !slices.Equal(ids, []string{"whs_delivered", "whs_active"}) {
+		t.Errorf("%d subscriptions are left, among them %v", len(ids), ids[:min(3, len(ids))])
+	}
+	if erased, err := d.EraseAccount(ctx, account); err != nil || erased["subscriptions"] != 2 || erased["deliveries"] != 2 {
+		t.Errorf("erased %v, %v", erased, err)
 	}
 }
 

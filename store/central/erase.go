@@ -336,6 +336,9 @@ func (d *DB) endAccount(ctx context.Context, id string) error {
 	}
 	if err := eachOf(ctx, id, d.Subscriptions, func(s store.Subscription) error {
 		_, err := d.RevokeSubscription(ctx, id, s.ID)
+		if errors.Is(err, store.ErrNotFound) { // it was revoked long ago, and has gone meanwhile
+			return nil
+		}
 		return err
 	}); err != nil {
 		return err

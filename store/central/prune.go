@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -13,13 +14,14 @@ import (
 )
 
 // Aging is a kind of records that can go by their age. Their ids sort by the time
-// they came in.
+// they came in, unless since is set.
 type Aging struct {
 	table, prefix string
 	view          store.ChangeKind // what nodes keep of them; "": nothing
-	// received is the indexed column of the time at which they came in, where ids do not have
-	// it: leads may have any id, and most have the time of a node's clock.
-	received string
+	// since is the indexed column of the time from which they age, where ids do not have it:
+	// leads may have any id, and most have the time of a node's clock.
+	since string
+	only  string // the condition of those that may go; "": all may
 }
 
 // What PruneRecords removes.
@@ -27,8 +29,12 @@ var (
 	AgingFirings  = Aging{table: "firings", prefix: "fir", view: store.ChangeFirings}
 	AgingInsights = Aging{table: "insights", prefix: "ins", view: store.ChangeInsights}
 	AgingContacts = Aging{table: "contacts", prefix: "con"}
-	AgingLeads    = Aging{table: "leads", received: "received_at"}
+	AgingLeads    = Aging{table: "leads", since: "received_at"}
 	AgingAudit    = Aging{table: "audit", prefix: "aud"}
+	// AgingSubscriptions are those that were revoked, and have no delivery left, by which an
+	// account's are found.
+	AgingSubscriptions = Aging{table: "subscriptions", since: "revoked_at",
+		only: `revoked_at <> 0 AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.subscription_id = subscriptions.id)`}
 )
 
 // AgingCursor is the place that a round of PruneRecords has come to. Its zero value begins a
@@ -38,8 +44,8 @@ type AgingCursor struct {
 	at, n int64 // instead of id, of a kind with a time of its own
 }
 
-// PruneRecords removes up to limit records that came in before a time and returns how
-// many, the oldest first; call it until that is 0. Nodes that keep some of them learn
+// PruneRecords removes up to limit records that came in, or were revoked, before a time and
+// returns how many, the oldest first; call it until that is 0. Nodes that keep some of them learn
 // of it. What it has passed over it does not look at again in the same round, nor at the
 // dead entries of what it removed.
 func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit int, cursor *AgingCursor) (removed int, err error) {
@@ -74,14 +80,14 @@ func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit 
 // place behind them.
 func (k Aging) oldest(ctx context.Context, t *db.Tx, before time.Time, limit int, cursor AgingCursor) (old []string, next AgingCursor, err error) {
 	next = cursor
-	if k.received != "" {
+	if k.since != "" {
 		err = db.Each(ctx, t, func(row db.Row) error {
 			var id string
 			err := row.Scan(&id, &next.at, &next.n)
 			old = append(old, id)
 			return err
-		}, `SELECT id, `+k.received+`, n FROM `+k.table+` WHERE (`+k.received+`, n) > (?, ?) AND `+k.received+` < ?
-			ORDER BY `+k.received+`, n LIMIT ?`, cursor.at, cursor.n, store.Micros(before), limit)
+		}, `SELECT id, `+k.since+`, n FROM `+k.table+` WHERE (`+k.since+`, n) > (?, ?) AND `+k.since+` < ? AND `+cmp.Or(k.only, "TRUE")+`
+			ORDER BY `+k.since+`, n LIMIT ?`, cursor.at, cursor.n, store.Micros(before), limit)
 		return old, next, err
 	}
 	old, err = t.Strings(ctx, `SELECT id FROM `+k.table+` WHERE id > ? AND id < ? ORDER BY id LIMIT ?`,

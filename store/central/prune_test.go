@@ -84,9 +84,9 @@ func TestPruneRecords(t *testing.T) {
 	})
 }
 
-// TestLongReadLeavesPruningCheap removes contacts, leads, and answers to idempotency keys, in slices
-// while somebody reads the database, so that their dead entries stay in the index: no slice
-// steps over those of the slices before.
+// TestLongReadLeavesPruningCheap removes contacts, leads, subscriptions, and answers to
+// idempotency keys, in slices while somebody reads the database, so that their dead entries stay
+// in the index: no slice steps over those of the slices before.
 func TestLongReadLeavesPruningCheap(t *testing.T) {
 	const slices, slice = 20, 50
 	p := place{"postgres", centraltest.Postgres(t)}
@@ -110,16 +110,25 @@ func TestLongReadLeavesPruningCheap(t *testing.T) {
 			FROM generate_series(1, 2 * ?::bigint) n`, account, slices*slice, store.Micros(clock.at.Add(2*day)), slices*slice); err != nil {
 			return err
 		}
-		_, err := x.Exec(ctx, `ANALYZE contacts, idempotency, leads`)
+		// As many subscriptions are not revoked.
+		if _, err := x.Exec(ctx, `INSERT INTO subscriptions (id, account_id, key_id, environment, target_url, events, secret, created_at, revoked_at)
+			SELECT n::text, ?, '', 'live', '', '[]', '', 1, greatest(n - ?::bigint, 0) FROM generate_series(1, 2 * ?::bigint) n`,
+			account, slices*slice, slices*slice); err != nil {
+			return err
+		}
+		_, err := x.Exec(ctx, `ANALYZE contacts, idempotency, leads, subscriptions`)
 		return err
 	}))
 	readForLong(t, p.url)
-	contacts, leads, answers := new(AgingCursor), new(AgingCursor), new(idempotency.PruneCursor)
+	contacts, leads, subscriptions, answers := new(AgingCursor), new(AgingCursor), new(AgingCursor), new(idempotency.PruneCursor)
 	for table, next := range map[string]func(before time.Time) (int, error){
 		"contacts": func(before time.Time) (int, error) {
 			return d.PruneRecords(ctx, AgingContacts, before, slice, contacts)
 		},
-		"leads":       func(before time.Time) (int, error) { return d.PruneRecords(ctx, AgingLeads, before, slice, leads) },
+		"leads": func(before time.Time) (int, error) { return d.PruneRecords(ctx, AgingLeads, before, slice, leads) },
+		"subscriptions": func(before time.Time) (int, error) {
+			return d.PruneRecords(ctx, AgingSubscriptions, before, slice, subscriptions)
+		},
 		"idempotency": func(before time.Time) (int, error) { return d.PruneAnswers(ctx, before, slice, answers) },
 	} {
 		before, removed := entriesRead(t, d, table), 0

@@ -1,1 +1,0 @@
--- Nothing: 0033 sets the times of SQLite.
