@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/logging"
 	"partneredge/edge/places"
 	"partneredge/edge/proxies"
 )
@@ -44,6 +45,7 @@ type Config struct {
 // Close.
 type Console struct {
 	cfg      Config
+	limited  *logging.Limiter // of what anybody can bring about
 	sessions *sessions
 	pages    map[string]*template.Template
 	handler  http.Handler
@@ -76,7 +78,7 @@ func New(c Config) (*Console, error) {
 		return nil, fmt.Errorf("reading the console's files: %w", err)
 	}
 	console := &Console{
-		cfg: c, sessions: newSessions(c.Now), pages: templates,
+		cfg: c, limited: logging.New(c.Log), sessions: newSessions(c.Now), pages: templates,
 		streams: places.Places[string]{All: maxStreams, Each: streamsOfOne}, closed: make(chan struct{}),
 	}
 	console.handler = protect(console.routes(assets))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -55,6 +56,30 @@ func TestFailuresAreShown(t *testing.T) {
 				t.Errorf("the session ended: %t, cookies %v", ended, w.Result().Cookies())
 			}
 		})
+	}
+}
+
+// TestLoginsDoNotFillTheLog: however many tokens cannot be checked, one line a minute says so.
+func TestLoginsDoNotFillTheLog(t *testing.T) {
+	var log bytes.Buffer
+	c, err := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil)), API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		form := url.Values{"csrf": {c.sessions.sign("cookie")}, "token": {"any"}}
+		r := httptest.NewRequest("POST", "/console/login", strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.AddCookie(&http.Cookie{Name: loginCookie, Value: "cookie"})
+		w := httptest.NewRecorder()
+		if c.ServeHTTP(w, r); w.Code != http.StatusInternalServerError {
+			t.Fatalf("status %d: %s", w.Code, w.Body)
+		}
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 {
+		t.Errorf("100 logins bring about %d lines in the log, want 1", lines)
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			c.loginPage(w, r, http.StatusTooManyRequests, "Too many wrong tokens came from your address. Please wait for a minute.")
 			return
 		}
-		c.cfg.Log.Error("cannot check a token at login", "err", err)
+		c.limited.Error("login", "cannot check a token at login", "err", err)
 		c.loginPage(w, r, http.StatusInternalServerError, "The origin could not check the token. Please try again.")
 		return
 	}

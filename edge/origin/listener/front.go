@@ -79,7 +79,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*refusal](err)
 	switch {
 	case !ok:
-		s.log.Error("admin request failed", "method", r.Method, "err", err)
+		s.limited.Error("admin", "admin request failed", "method", r.Method, "err", err)
 		w.Header().Set("Retry-After", "1")
 		admin.WriteJSON(w, http.StatusInternalServerError, adminapi.Problem{Kind: "internal_error"})
 	case refused.retryAfter > 0:
@@ -117,11 +117,11 @@ func (s *Server) Obstacle(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := s.db.ChangesSince(ctx, central.Position{}, 1); err != nil {
-		s.log.Warn("not ready", "err", err)
+		s.limited.Warn("not ready", "not ready", "err", err)
 		return "database unavailable"
 	}
 	if err := s.db.Writable(ctx); err != nil {
-		s.log.Warn("not ready", "err", err)
+		s.limited.Warn("not ready", "not ready", "err", err)
 		return "database takes no writes: is its disk full?"
 	}
 	if !s.Ready() {

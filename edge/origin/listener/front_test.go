@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"partneredge/edge/origin/admin"
+	"partneredge/store/central"
+	"partneredge/store/logtest"
 )
 
 // TestPanics: a panic is answered as a fault, and not described.
@@ -28,6 +31,48 @@ func TestPanics(t *testing.T) {
 		handler.ServeHTTP(recorded, req)
 		if recorded.Code != want || want == 500 && recorded.Body.String() != "{\"error\":\"internal_error\"}\n" {
 			t.Errorf("a panic at %s answered %d %s", path, recorded.Code, recorded.Body)
+		}
+	}
+}
+
+// TestStrangersDoNotFillTheLog: while the database is away, requests without a right token bring
+// about one line a minute of each kind, however many there are.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var log logtest.Buffer
+	s, err := newServer(t.Context(), Config{
+		TokenFile: filepath.Join(t.TempDir(), "token"), Observe: func(string, int, time.Duration) {},
+		Admin: admin.Config{DB: db, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := admin.TokenPrefix + admin.RandomHex()
+	for _, c := range []struct {
+		path, scheme string
+		status       int
+	}{
+		{"/readyz", "", 503},
+		{"/admin/v1/accounts", "Bearer ", 500},
+		{"/v2/", "Bearer ", 500},
+	} {
+		before := strings.Count(log.String(), "\n")
+		for range 100 {
+			req := httptest.NewRequest("GET", c.path, nil)
+			req.Header.Set("Authorization", c.scheme+token)
+			recorded := httptest.NewRecorder()
+			if s.server.Handler.ServeHTTP(recorded, req); recorded.Code != c.status {
+				t.Fatalf("%s answered %d %s", c.path, recorded.Code, recorded.Body)
+			}
+		}
+		if lines := strings.Count(log.String(), "\n") - before; lines != 1 {
+			t.Errorf("100 requests for %s bring about %d lines in the log, want 1", c.path, lines)
 		}
 	}
 }

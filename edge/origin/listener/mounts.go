@@ -49,7 +49,7 @@ func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="admin"`)
 		registry.Refuse(w, refused.status(), "UNAUTHORIZED", "give an admin token as the password: "+refused.Error())
 	case err != nil:
-		s.log.Error("registry request failed", "method", r.Method, "err", err)
+		s.limited.Error("registry", "registry request failed", "method", r.Method, "err", err)
 		registry.Refuse(w, http.StatusInternalServerError, "UNKNOWN", "a fault of the origin; safe to try again")
 	case !actor.Role.May(least):
 		registry.Refuse(w, http.StatusForbidden, "DENIED", "this needs the role "+string(least))

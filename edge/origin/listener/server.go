@@ -18,6 +18,7 @@ import (
 	"partneredge/edge/backoff"
 	"partneredge/edge/certificate"
 	"partneredge/edge/connections"
+	"partneredge/edge/logging"
 	"partneredge/edge/origin/admin"
 	"partneredge/edge/origin/listener/attempts"
 	"partneredge/edge/origin/registry"
@@ -76,6 +77,7 @@ type Server struct {
 	log   *slog.Logger
 	token string // of the file; the others are in the database
 
+	limited  *logging.Limiter // while the database is away, any request fails
 	attempts *attempts.Limit
 	uses     uses // of tokens
 
@@ -92,6 +94,7 @@ type Server struct {
 func newServer(running context.Context, cfg Config) (s *Server, err error) {
 	s = &Server{
 		Config: cfg, db: cfg.Admin.DB, log: cfg.Admin.Log,
+		limited:  logging.New(cfg.Admin.Log),
 		attempts: attempts.New(cmp.Or(cfg.WrongTokens, attempts.Burst), cfg.Admin.Now),
 		registry: registry.New(cfg.Admin.DB, cfg.Admin.Log),
 	}
