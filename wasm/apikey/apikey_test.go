@@ -37,7 +37,7 @@ func TestMint(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestValidRefuses(t *testing.T) {
 	var random [RandomSize]byte
 	key := Mint(abi.EnvLive, &random)
 	for name, token := range map[string]string{
