@@ -44,7 +44,7 @@ func (a *adminFlags) register(flags *pflag.FlagSet) {
 func (a *adminFlags) client() (*adminapi.Client, error) {
 	client, err := a.unsecured()
 	ca := cmp.Or(a.ca, os.Getenv("EDGE_ADMIN_CA"))
-	if err == nil && ca != "" && client.HTTP == nil { // --data has pinned a certificate
+	if err == nil && ca != "" && client.HTTP == nil { // --data knows whom to trust
 		client.HTTP, err = trusting(ca)
 	}
 	return client, err
@@ -97,12 +97,12 @@ func newClient(address, tokenFile, advice string) (*adminapi.Client, error) {
 }
 
 // localClient returns a client for the edge dev, or the edge origin, that runs
-// over dir.
+// over dir. It calls by no proxy: the origin is on this machine.
 func localClient(dir string) (*adminapi.Client, error) {
 	var dev devReady
 	err := durable.ReadJSON(filepath.Join(dir, "dev.json"), &dev)
 	if err == nil {
-		return &adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken}, nil
+		return &adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken, HTTP: direct(nil)}, nil
 	}
 	var origin originReady
 	if errors.Is(err, os.ErrNotExist) {
@@ -113,10 +113,23 @@ func localClient(dir string) (*adminapi.Client, error) {
 	}
 	token := cmp.Or(origin.AdminToken, filepath.Join(dir, adminTokenFile))
 	client, err := newClient(loopback(origin.AdminURL), token, "the origin reads it there: may this user?")
-	if err == nil && origin.AdminCertificate != "" {
+	switch {
+	case err != nil:
+	case origin.AdminCertificate == "":
+		client.HTTP = direct(nil)
+	default:
 		client.HTTP, err = pinned(origin.AdminCertificate)
 	}
 	return client, err
+}
+
+// direct returns an HTTP client that calls by no proxy, whatever the environment says: one
+// would be sent the token, in clear where there is no TLS.
+func direct(security *tls.Config) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.TLSClientConfig = security
+	return &http.Client{Transport: transport, Timeout: adminapi.Timeout}
 }
 
 // loopback returns an address with loopback in place of a listener's unspecified host.
@@ -145,9 +158,7 @@ func pinned(file string) (*http.Client, error) {
 	if block == nil {
 		return nil, fmt.Errorf("reading the admin API's certificate: %s holds none in PEM", file)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil
-	transport.TLSClientConfig = &tls.Config{
+	return direct(&tls.Config{
 		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || !bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes) {
@@ -155,8 +166,7 @@ func pinned(file string) (*http.Client, error) {
 			}
 			return nil
 		},
-	}
-	return &http.Client{Transport: transport, Timeout: adminapi.Timeout}, nil
+	}), nil
 }
 
 // adminHint adds advice to an error of the admin API.

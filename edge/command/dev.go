@@ -172,7 +172,7 @@ func startDev(ctx context.Context, c devConfig) (_ *devProcess, err error) {
 	if err != nil {
 		return nil, err
 	}
-	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token(), HTTP: direct(nil)}
 	for i, region := range c.regions { // before the first node compiles the modules of all
 		if err := node.CheckListen(c.listen(i)); err != nil {
 			return nil, portHint(fmt.Errorf("region %s: %w", region, err))

@@ -54,6 +54,22 @@ func TestLocalCommandsOverTLS(t *testing.T) {
 	}
 }
 
+// TestLocalCommandsWithoutProxy has commands find an origin by its directory that listens
+// in clear at an address of a network. A proxy of the environment is not told its token.
+func TestLocalCommandsWithoutProxy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	written(t, filepath.Join(dir, "origin.json"), []byte(`{"admin_url":"http://10.0.0.1:8090"}`))
+	written(t, filepath.Join(dir, adminTokenFile), []byte("token"))
+	client, err := (&adminFlags{data: dir}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client.HTTP == nil || client.HTTP.Transport.(*http.Transport).Proxy != nil {
+		t.Error("the origin's token is sent to the proxy of the environment")
+	}
+}
+
 // TestReleasesOverTLS has the commands of releases ask an origin's registry whose
 // certificate nobody knows but --admin-ca, or the folder of --data.
 func TestReleasesOverTLS(t *testing.T) {
