@@ -16,6 +16,7 @@ package memory
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 // Strategy is a way to restore memory to its image.
@@ -82,7 +83,8 @@ func probe(s Strategy) error {
 	if s <= Auto || s > Copy {
 		return ErrStrategy
 	}
-	content := make([]byte, 4*pageSize)
+	page := max(pageSize, os.Getpagesize())
+	content := make([]byte, 4*page)
 	content[1] = 1
 	image, err := NewImage(content)
 	if err != nil {
@@ -95,11 +97,11 @@ func probe(s Strategy) error {
 	}
 	defer m.Free()
 	b := m.Resize(uint64(len(content)))
-	b[1], b[2*pageSize] = 2, 3
+	b[1], b[2*page] = 2, 3
 	if _, err := m.Reset(); err != nil {
 		return err
 	}
-	if b[1] != 1 || b[2*pageSize] != 0 {
+	if b[1] != 1 || b[2*page] != 0 {
 		return ErrStrategy
 	}
 	return nil

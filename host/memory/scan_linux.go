@@ -81,10 +81,12 @@ func (s *scanner) scan(memory, content []byte, arg scanArg) (written int, err er
 	return s.fill(memory, content), nil
 }
 
-// fill fills the pages that were found the last time.
+// fill fills the pages that were found the last time. The memory may end within the last
+// one.
 func (s *scanner) fill(memory, content []byte) (written int) {
 	for _, p := range s.own {
-		written += copy(memory[p.from:p.to], content[p.from:p.to])
+		to := min(p.to, len(memory))
+		written += copy(memory[p.from:to], content[p.from:to])
 	}
 	return written
 }

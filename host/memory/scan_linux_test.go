@@ -39,6 +39,16 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
+// TestFillOfBigPages fills a memory that ends within a page of 64 KiB, of which the kernel
+// names the whole.
+func TestFillOfBigPages(t *testing.T) {
+	memory, content := make([]byte, 4*pageSize), bytes.Repeat([]byte{1}, 4*pageSize)
+	s := &scanner{own: []span{{0, 64 << 10}}}
+	if n := s.fill(memory, content); n != len(content) || !bytes.Equal(memory, content) {
+		t.Errorf("filled %d bytes of %d", n, len(content))
+	}
+}
+
 // TestResetWritesOnlyWhatWasWritten restores the pages that were written, by each
 // strategy that asks for them, and not those that were read.
 func TestResetWritesOnlyWhatWasWritten(t *testing.T) {
