@@ -204,18 +204,26 @@ func (t *traceFlags) validate(cmd *cobra.Command) error {
 }
 
 // start returns a nil tracer where no requests are to be traced. It adds the end of
-// the tracer to started, which sends the traces that are left.
+// the tracer to started, which sends the traces that are left: for traceStopTime at most,
+// since a collector that hangs must not take the time that the other parts have to stop.
 func (t *traceFlags) start(ctx context.Context, c tracing.Config, started *closers.Stack) (*tracing.Tracer, error) {
 	c.Endpoint, c.Ratio = t.endpoint, t.ratio
 	tracer, err := tracing.Start(ctx, c)
 	started.Add(func(ctx context.Context) error {
-		if err := tracer.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) { // a collector that is away is no fault of ours
-			return err
+		ctx, cancel := context.WithTimeout(ctx, traceStopTime)
+		defer cancel()
+		err := tracer.Stop(ctx)
+		if errors.Is(err, context.DeadlineExceeded) { // a collector that is away is no fault of ours
+			c.Log.Warn("the last traces are lost: the collector did not take them before the stop", "waited", traceStopTime)
+			return nil
 		}
-		return nil
+		return err
 	})
 	return tracer, err
 }
+
+// traceStopTime bounds the sending of the traces that are left at a stop.
+const traceStopTime = 2 * time.Second
 
 // releaseFlags name the releases that a node runs. Nothing but its own flags can
 // change that.

@@ -2,8 +2,10 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -17,6 +19,9 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"partneredge/edge/closers"
+	"partneredge/edge/service"
+	"partneredge/edge/tracing"
 	"partneredge/wasm/contract"
 )
 
@@ -83,6 +88,32 @@ func (r *otlpReceiver) find(name, with string) *tracedSpan {
 		}
 	}
 	return nil
+}
+
+// TestCollectorThatHangs holds that a collector that takes traces and never answers costs a
+// stop a part of its time, so that the parts that end later have the rest.
+func TestCollectorThatHangs(t *testing.T) {
+	t.Parallel()
+	answer := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-answer }))
+	defer hanging.Close()
+	defer close(answer)
+	log, started := new(strings.Builder), new(closers.Stack)
+	flags := traceFlags{endpoint: hanging.URL, ratio: 1}
+	tracer, err := flags.start(t.Context(), tracing.Config{Service: "edge-node", Log: slog.New(slog.NewTextHandler(log, nil))}, started)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := tracer.Serve(t.Context(), "request", nil)
+	span.End()
+	stop, cancel := context.WithTimeout(t.Context(), service.StopTime)
+	defer cancel()
+	if err := started.Close(stop); err != nil || stop.Err() != nil {
+		t.Errorf("the end of the tracer: %v; of the stop: %v", err, stop.Err())
+	}
+	if want := "traces are lost"; !strings.Contains(log.String(), want) {
+		t.Errorf("logged %q, want %q", log, want)
+	}
 }
 
 // TestTraces follows a partner's request through node, gate, handler and origin
