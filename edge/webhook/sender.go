@@ -99,6 +99,7 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 			return nil, fmt.Errorf("start webhook sender: %w", err)
 		}
 		s.transport = transport
+		warnOfNoRoots(c)
 	}
 	if !c.newOwner { // what a killed process of this name held
 		if _, err := c.Store.EndLeases(ctx, c.Owner); err != nil {

@@ -84,6 +84,21 @@ func paced(dial func(ctx context.Context, network, address string) (net.Conn, er
 	}
 }
 
+// warnOfNoRoots logs an error where no endpoint will be trusted. The origin does the rest
+// of its work all the same.
+func warnOfNoRoots(c Config) {
+	if c.CAFile != "" {
+		return
+	}
+	roots, err := x509.SystemCertPool()
+	if err == nil && roots.Equal(x509.NewCertPool()) {
+		err = errors.New("this system has no certificates of authorities")
+	}
+	if err != nil {
+		c.Log.Error("no webhook can be delivered: install ca-certificates, or give --webhook-ca, and restart", "err", err)
+	}
+}
+
 // loadRoots returns the system's certificates and those of a file; nil for the
 // system's alone.
 func loadRoots(caFile string) (*x509.CertPool, error) {

@@ -3,11 +3,13 @@ package webhook
 import (
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +64,31 @@ func TestNoProxy(t *testing.T) {
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("the proxy was called %d times", n)
+	}
+}
+
+// barrenEnv is set in the process that TestNoAuthorities starts.
+const barrenEnv = "WEBHOOK_TEST_BARREN"
+
+// TestNoAuthorities starts senders on a machine without the certificates of any authority,
+// where no endpoint is trusted: one says so, and one that has a file of them does not.
+func TestNoAuthorities(t *testing.T) {
+	if os.Getenv(barrenEnv) == "" {
+		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNoAuthorities$", "-test.count=1")
+		process.Env = append(os.Environ(), barrenEnv+"=1", "SSL_CERT_FILE=/nowhere", "SSL_CERT_DIR=/nowhere")
+		if out, err := process.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	for file, want := range map[string]bool{"": true, caFile(t, newReceiver(t, nil)): false} {
+		db := openDB(t, schema.Copy(t, filepath.Join(t.TempDir(), "origin.db")))
+		log := new(strings.Builder)
+		s := startSender(t, db, Config{CAFile: file, Log: slog.New(slog.NewTextHandler(log, nil))})
+		must(t, s.Stop(t.Context()))
+		if got := strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), "ca-certificates"); got != want {
+			t.Errorf("with --webhook-ca %q it logged %q", file, log)
+		}
 	}
 }
 
