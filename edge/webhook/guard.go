@@ -24,8 +24,8 @@ var azureWire = netip.MustParsePrefix("168.63.129.16/32")
 // public addresses only.
 type GuardConfig struct {
 	// Allow opens address ranges that are refused otherwise, such as
-	// 127.0.0.0/8 for tests on loopback. Names and ports are judged as ever.
-	// Default: none.
+	// 127.0.0.0/8 for tests on loopback. Names and ports are judged as ever, and
+	// so is the IPv4 address in one of NAT64 (64:ff9b::/96). Default: none.
 	Allow []netip.Prefix
 	// Resolver looks names up. It must be Go's own (PreferGo): the C library's
 	// reads 2130706433, 0x7f.1 and 127.1 as loopback. Nil: such a one.
@@ -140,7 +140,12 @@ func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 func (g *Guard) CheckAddr(addr netip.Addr) error {
 	// A zone names an interface of this machine. Every prefix answers no to a
 	// zoned address, the refused ones too, so it is judged first.
-	if addr.Zone() != "" || g.classifier.SafeAddr(addr) != nil {
+	refused := addr.Zone() != "" || g.classifier.SafeAddr(addr) != nil
+	if !refused && ssrf.IPv6NAT64Prefix.Contains(addr) {
+		b := addr.As16() // a gateway may pass on to the IPv4 address at its end, private or not
+		refused = g.classifier.SafeAddr(netip.AddrFrom4([4]byte(b[12:]))) != nil
+	}
+	if refused {
 		return &RefusedError{Reason: targeturl.HostNotPublic, Detail: addr.String()}
 	}
 	return nil

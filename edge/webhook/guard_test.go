@@ -203,6 +203,30 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestAllowNAT64 allows the addresses by which a NAT64 gateway reaches IPv4: those of what
+// is allowed over IPv4 as well.
+func TestAllowNAT64(t *testing.T) {
+	for _, prefix := range []string{"64:ff9b::/96", "64:ff9b::a00:0/104", "::/0"} {
+		g := NewGuard(GuardConfig{Allow: []netip.Prefix{netip.MustParsePrefix(prefix), netip.MustParsePrefix("127.0.0.0/30")}})
+		for addr, want := range map[string]bool{
+			"64:ff9b::808:808":     prefix != "64:ff9b::a00:0/104",
+			"64:ff9b::7f00:1":      prefix != "64:ff9b::a00:0/104", // loopback, allowed over IPv4
+			"64:ff9b::7f00:9":      false,
+			"64:ff9b::a00:1":       false,
+			"64:ff9b::a9fe:a9fe":   false,
+			"64:ff9b::a83f:8110":   false, // Azure's wire server
+			"64:ff9b:1::a00:1":     prefix == "::/0",
+			"fd00::1":              prefix == "::/0",
+			"2606:4700:4700::1111": true,
+			"127.0.0.1":            true,
+		} {
+			if got := g.CheckAddr(netip.MustParseAddr(addr)) == nil; got != want {
+				t.Errorf("with %s, %s is let through: %t, want %t", prefix, addr, got, want)
+			}
+		}
+	}
+}
+
 // TestGuardDefaults names the defaults of GuardConfig. A time that is negative is none.
 func TestGuardDefaults(t *testing.T) {
 	for _, timeout := range []time.Duration{0, -1, -time.Hour} {
