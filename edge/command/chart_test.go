@@ -95,7 +95,7 @@ func TestChart(t *testing.T) {
 					continue
 				}
 				pods++
-				t.Run(id, func(t *testing.T) { holdPod(t, o); holdEgress(t, all, o) })
+				t.Run(id, func(t *testing.T) { holdPod(t, o); holdSpread(t, o); holdEgress(t, all, o) })
 			}
 			want := len(chartValues(t, values).list("nodes", "regions"))
 			if chartValues(t, values).at("origin", "enabled") == true {
@@ -156,6 +156,19 @@ func TestContainersHaveTimeToStop(t *testing.T) {
 		if grace, err := time.ParseDuration(given); err != nil || grace < service.StopTime+5*time.Second {
 			t.Errorf("%s has %q to stop, and takes %s", name, given, service.StopTime)
 		}
+	}
+}
+
+// holdSpread holds the pods of a workload to be spread over machines, so that one machine
+// that is lost does not take all of them.
+func holdSpread(t *testing.T, workload object) {
+	t.Helper()
+	spread := workload.list("spec", "template", "spec", "topologySpreadConstraints")
+	if len(spread) != 1 {
+		t.Fatalf("its pods are spread by %v", spread)
+	}
+	if spread[0].text("topologyKey") != "kubernetes.io/hostname" || !contains(podLabels(workload), spread[0].object("labelSelector", "matchLabels")) {
+		t.Errorf("its pods are spread by %v", spread[0])
 	}
 }
 
