@@ -200,6 +200,9 @@ func (c *Controller) startOpening(ctx context.Context, digest string) {
 	c.setCandidate(&wire.ReleaseStatus{Digest: digest, Rollout: c.order.Rollout, State: wire.ReleaseFetching})
 	go func(o *opening) { // Run receives its end
 		d, err := c.open(within, o, standby)
+		if err != nil && within.Err() != nil {
+			err = within.Err() // whatever the end of its context looked like to what was opened
+		}
 		c.opened <- opened{o, d, err}
 	}(c.opening)
 }

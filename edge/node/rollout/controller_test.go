@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,6 +113,26 @@ func TestStoppingOpensNoCandidate(t *testing.T) {
 	}
 	if _, err := os.Stat(mark); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the mark of its trial: %v", err)
+	}
+}
+
+// TestCancelledOpeningRefusesNothing: what a release is refused for once its opening was cancelled
+// is no refusal, which would roll it back everywhere.
+func TestCancelledOpeningRefusesNothing(t *testing.T) {
+	c := &Controller{
+		cfg: Config{Changed: func() {}}, store: &releaseStore{}, log: slog.New(slog.DiscardHandler), // trusts no key, so it refuses all
+		opened: make(chan opened), order: &wire.Order{Run: "sha256:other"},
+	}
+	for _, cancelled := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if cancelled {
+			cancel()
+		}
+		c.startOpening(ctx, "sha256:candidate")
+		if done := <-c.opened; done.err == nil || errors.Is(done.err, context.Canceled) != cancelled {
+			t.Errorf("cancelled: %t, the opening ends with %v", cancelled, done.err)
+		}
+		cancel()
 	}
 }
 
@@ -414,4 +435,14 @@ func TestRemembersWhatRuns(t *testing.T) {
 		c.promote(plainDeployment(t, "earlier"))
 		expect("it is ordered anew", keptRelease{Digest: "earlier", Before: "next", Earlier: []string{"first"}})
 	})
+}
+
+// TestOwnModulesEndWhatRuns: what ran before the node's own modules does not run by itself again,
+// however many releases ran since.
+func TestOwnModulesEndWhatRuns(t *testing.T) {
+	k := keptRelease{Digest: "x"}
+	k = k.next("", "", "x").next("a", "1.0.0", "").next("b", "2.0.0", "a").under(wire.Order{Run: "a", RolledBack: "b"})
+	if got, want := k.toRun(), []string{"a"}; !slices.Equal(got, want) {
+		t.Errorf("a restart is to run %q, want %q", got, want)
+	}
 }

@@ -36,7 +36,7 @@ type keptRelease struct {
 	Before  string `json:"before"` // digest of the release that ran before
 
 	// Earlier are the digests of those that ran before that, the last one first, at
-	// most maxEarlier.
+	// most maxEarlier, and "" for the node's own modules.
 	Earlier []string `json:"earlier,omitempty"`
 
 	// RolledBack are those of all these that were rolled back. No restart runs them.
@@ -52,7 +52,7 @@ const maxEarlier = 2
 func (k keptRelease) next(digest, version, before string) keptRelease {
 	next := keptRelease{Digest: digest, Version: version, Before: before, RolledBack: k.RolledBack}
 	for _, one := range k.ran() {
-		if one != "" && one != digest && one != before && !slices.Contains(next.Earlier, one) && len(next.Earlier) < maxEarlier {
+		if one != digest && one != before && !slices.Contains(next.Earlier, one) && len(next.Earlier) < maxEarlier {
 			next.Earlier = append(next.Earlier, one)
 		}
 	}
