@@ -113,8 +113,6 @@ func judge(ctx context.Context, r *release.Release, cache string) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, rollout.ErrCache):
-		return hint.Add(fmt.Errorf("release %s is not judged: %w", r.Version, err), "with --cache, name a folder that you may write to")
 	case err != nil:
 		return hint.Add(fmt.Errorf("release %s would be refused by nodes of this program: %w", r.Version, err),
 			"build and pack its modules anew before nodes run this program")

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,10 +9,6 @@ import (
 
 	"partneredge/store/durable"
 )
-
-// ErrCache means that the compile cache cannot be locked, as where nothing can be written to
-// it. It says nothing against the release.
-var ErrCache = errors.New("the compile cache cannot be locked")
 
 // lockCompile returns when nobody else compiles the module of a digest. The caller passes
 // to unlock whether it has compiled the module.
@@ -28,11 +23,11 @@ func (l *loader) lockCompile(ctx context.Context, digest string) (unlock func(co
 		return func(bool) {}, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCache, err)
+		return nil, fmt.Errorf("lock the compile cache: %w", err)
 	}
 	unlockFile, err := durable.AwaitFile(ctx, mark+".lock")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCache, err)
+		return nil, fmt.Errorf("lock the compile cache: %w", err)
 	}
 	return func(compiled bool) {
 		if compiled {
