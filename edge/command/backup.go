@@ -136,7 +136,7 @@ func (b backupJob) print(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		defer f.Close()
-		_, err = io.Copy(out, f)
+		_, err = io.Copy(out, backup.Reader(ctx, f))
 		return err
 	})
 }

@@ -344,7 +344,24 @@ func TestBackupEnds(t *testing.T) {
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
 		t.Errorf("left are %v, %v", left, err)
 	}
+
+	ctx, end = context.WithCancel(t.Context())
+	b.snapshot = db.Snapshot
+	if err := b.print(ctx, writeThen(end)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a backup that is printed ends by %v", err)
+	}
+	if err := b.write(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(ctx, file, filepath.Join(outer, "restored"), "", slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a restore ends by %v", err)
+	}
 }
+
+// writeThen calls a function at each write.
+type writeThen func()
+
+func (f writeThen) Write(b []byte) (int, error) { f(); return len(b), nil }
 
 // TestBackupsInTheDirectory: a backup beside the origin's files has none of the earlier ones.
 func TestBackupsInTheDirectory(t *testing.T) {

@@ -72,7 +72,7 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }() // it is gone once renamed
-	if err := backup.Read(in, work); err != nil {
+	if err := backup.Read(backup.Reader(ctx, in), work); err != nil {
 		return err
 	}
 	if err := judgeKeys(work, log); err != nil {

@@ -62,13 +62,15 @@ func (a *Writer) File(name, from string) error {
 	if err := a.tar.WriteHeader(header); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(a.tar, reader{a.ctx, f}, info.Size()); err != nil { // a log may grow meanwhile
+	if _, err := io.CopyN(a.tar, Reader(a.ctx, f), info.Size()); err != nil { // a log may grow meanwhile
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	return nil
 }
 
-// reader reads a file until ctx ends.
+// Reader returns what reads from a file until ctx ends.
+func Reader(ctx context.Context, file io.Reader) io.Reader { return reader{ctx, file} }
+
 type reader struct {
 	ctx  context.Context
 	file io.Reader
