@@ -49,7 +49,7 @@ type call struct {
 	line      []byte // of standard output or error, not ended yet
 	refused   bool   // more memory was refused
 	hindered  bool   // a capability failed or was unavailable
-	late      bool   // the wall deadline was reached in a capability
+	late      bool   // the wall deadline was reached in a capability, or as its log was written
 	stopped   *stop  // what a host function ended the call with
 }
 
@@ -192,11 +192,17 @@ func (c *call) writeLog(level slog.Level, message string, text []byte) {
 	if !c.m.runtime.config.Log.Enabled(c, level) {
 		return
 	}
+	start := c.m.runtime.elapsed()
 	c.Uncharged(func() {
 		c.m.runtime.config.Log.LogAttrs(c, level, message,
 			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
 	})
+	c.reached(start, c.m.runtime.elapsed())
 }
+
+// reached notes whether the wall deadline was reached between two times, in which the host did
+// what the guest cannot set a time limit to.
+func (c *call) reached(start, now time.Duration) { c.late = start <= c.wall && now > c.wall }
 
 // Output implements wasi.Host: it logs each line.
 func (c *call) Output(p []byte) {

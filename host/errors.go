@@ -13,7 +13,7 @@ type Reason string
 const (
 	CPUDeadline        Reason = "cpu_deadline"        // computed for longer than Limits.CPU
 	WallDeadline       Reason = "wall_deadline"       // took longer than Limits.Wall, or than the context's deadline
-	CapabilityDeadline Reason = "capability_deadline" // the same, but the time ended while it waited in a capability
+	CapabilityDeadline Reason = "capability_deadline" // the same, but the time ended in a capability, or while the host wrote its log
 	Memory             Reason = "memory"              // failed after it was refused more memory
 	ResponseSize       Reason = "response_size"       // answered more than Limits.Response
 	RequestSize        Reason = "request_size"        // the request does not fit the guest's input buffer

@@ -53,9 +53,10 @@ func refuel(ctx context.Context, _ []byte, stack []uint64) {
 	if c.m.runtime.yielder.due(computed - c.yielded) {
 		c.Uncharged(runtime.Gosched)
 		c.yielded = computed
+	} else {
+		c.mark()
 	}
 	c.refueled = computed
-	c.mark()
 	stack[0] = uint64(uint32(c.fuel))
 }
 

@@ -86,7 +86,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		code = c.code(op, err) // while the time is the host's, which may have to log it
 	}
 	now := c.m.runtime.elapsed()
-	c.late = start <= c.wall && now > c.wall
+	c.reached(start, now)
 	c.inHost += now - start
 	c.mark()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -259,17 +260,19 @@ func TestTimeThatEndsInACapability(t *testing.T) {
 	defer cancel()
 	const over, some = 2 * time.Hour, time.Minute
 	for name, test := range map[string]struct {
+		logs                  bool          // the log takes the time, not the capability
 		before, during, after time.Duration // of an hour
 		parent                context.Context
 		want                  Reason
 		outside               bool
 	}{
-		"in the capability":              {some, over, some, nil, CapabilityDeadline, true},
-		"before it":                      {over, some, some, nil, WallDeadline, false},
-		"after it":                       {some, some, over, nil, WallDeadline, false},
-		"the caller's deadline":          {some, over, some, late, CapabilityDeadline, true},
-		"the client hung up in it":       {some, over, some, canceled, Canceled, true},
-		"the capability answers in time": {some, some, some, nil, "", false},
+		"in the capability":              {false, some, over, some, nil, CapabilityDeadline, true},
+		"before it":                      {false, over, some, some, nil, WallDeadline, false},
+		"after it":                       {false, some, some, over, nil, WallDeadline, false},
+		"the caller's deadline":          {false, some, over, some, late, CapabilityDeadline, true},
+		"the client hung up in it":       {false, some, over, some, canceled, Canceled, true},
+		"the capability answers in time": {false, some, some, some, nil, "", false},
+		"in the log":                     {true, some, over, some, nil, CapabilityDeadline, true},
 	} {
 		c, _ := idleCall(t, Limits{CPU: 10 * time.Hour, Wall: time.Hour, HostCalls: 10})
 		c.grant = newGrant(Manifest{Capabilities: []abi.Capability{abi.Views}}, Capabilities{Views: viewsDuring{do: func() {
@@ -280,7 +283,12 @@ func TestTimeThatEndsInACapability(t *testing.T) {
 		}}})
 		c.principal.Scopes = abi.AllScopes
 		pass(c, test.before)
-		c.op(abi.OpProfile, nil, nil)
+		if test.logs {
+			c.m.runtime.config.Log = slog.New(handlerDuring{slog.DiscardHandler, func() { pass(c, test.during) }})
+			c.writeLog(slog.LevelError, "module", []byte("text"))
+		} else {
+			c.op(abi.OpProfile, nil, nil)
+		}
 		pass(c, test.after)
 		if got := stopped(func() { c.CountCalls(1) }); got != test.want || got.Outside() != test.outside {
 			t.Errorf("%s: %q, want %q; it is outside the module: %t", name, got, test.want, got.Outside())
@@ -295,6 +303,16 @@ func TestTimeThatEndsInACapability(t *testing.T) {
 		}
 	}
 }
+
+// handlerDuring takes time for each record.
+type handlerDuring struct {
+	slog.Handler
+	do func()
+}
+
+func (handlerDuring) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h handlerDuring) Handle(context.Context, slog.Record) error { h.do(); return nil }
 
 // TestCallThatEndsIsReportedOnce waits in a capability until the call's time is over, and
 // until its client is gone.

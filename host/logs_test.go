@@ -68,7 +68,7 @@ func TestLoggingIsNotComputing(t *testing.T) {
 		for _, test := range []struct {
 			wall time.Duration
 			want Reason
-		}{{time.Minute, ""}, {lines * record / 2, WallDeadline}} {
+		}{{time.Minute, ""}, {lines * record / 2, CapabilityDeadline}} {
 			t.Run(fmt.Sprintf("%s in %v", name, test.wall), func(t *testing.T) {
 				r, m, log := openHostile(t, assembled(asm(loop(code), answerWith(asm(num(7)))), nil), memory.Auto,
 					Limits{CPU: cpu, Wall: test.wall, Sandboxes: 1})
