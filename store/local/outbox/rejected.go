@@ -118,9 +118,14 @@ func (o *Outbox) addLines(path string, lines []byte) (durable.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, err = ownLines(f, lines)
+	info, err := f.Stat()
 	if err == nil {
-		_, err = f.Write(lines)
+		lines, err = ownLines(f, info.Size(), lines)
+	}
+	if err == nil {
+		if _, err = f.Write(lines); err != nil { // those that fit would be added again
+			err = errors.Join(err, f.Truncate(info.Size()))
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -128,16 +133,12 @@ func (o *Outbox) addLines(path string, lines []byte) (durable.File, error) {
 	return f, nil
 }
 
-// ownLines returns what to append to f so that the first line is one of its own there, though
-// the one before may have been written in part.
-func ownLines(f durable.File, lines []byte) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
+// ownLines returns what to append to f, of a size, so that the first line is one of its own
+// there, though the one before may have been written in part.
+func ownLines(f durable.File, size int64, lines []byte) ([]byte, error) {
 	var last [1]byte
-	if size := info.Size(); size > 0 {
-		if _, err = f.ReadAt(last[:], size-1); err != nil {
+	if size > 0 {
+		if _, err := f.ReadAt(last[:], size-1); err != nil {
 			return nil, fmt.Errorf("%w: %w", errEnd, err)
 		}
 		if last[0] != '\n' {

@@ -117,6 +117,48 @@ func TestSetAsideNotOnDisk(t *testing.T) {
 	}
 }
 
+// TestSetAsideInPart: of a batch that the disk takes in part no line stays, or each further try
+// would add it again.
+func TestSetAsideInPart(t *testing.T) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	o := openOn(t, disk, dir)
+	ids := []string{"lead_a", "lead_b", "lead_c", "lead_d"}
+	refused := make([]Refused, len(ids))
+	for i, id := range ids {
+		add(t, o, id)
+		refused[i] = Refused{Item{id, bodyOf(id)}, "why"}
+	}
+	full := true
+	disk.Before(func(op durabletest.Op) error {
+		if full && op.Kind == durabletest.Write && op.Path == o.cfg.RejectedPath {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	for range 2 {
+		if err := o.SetAside(t.Context(), refused...); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	expect(t, o, ids...)
+	full = false
+	if err := o.SetAside(t.Context(), refused...); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, o)
+	var aside []string
+	for it, err := range o.Rejected() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		aside = append(aside, it.ID)
+	}
+	if !slices.Equal(aside, ids) {
+		t.Errorf("set aside are %v, want %v", aside, ids)
+	}
+}
+
 // TestSetAsideLargest: the largest item can be read again, though it is no JSON.
 func TestSetAsideLargest(t *testing.T) {
 	o := openOn(t, nil, t.TempDir())

@@ -30,6 +30,7 @@ type Handoff struct {
 
 	// Of Run alone:
 	batch    link.Portion         // most leads in the next request
+	aside    link.Portion         // most of those that were set aside
 	deferred map[string]time.Time // when to try leads again that the origin cannot read
 	rejected bool                 // leads that were set aside are to be offered again
 	left     bool                 // some are set aside
@@ -50,7 +51,7 @@ const (
 func NewHandoff(cfg Config) *Handoff {
 	return &Handoff{
 		cfg: cfg, warnings: logging.New(cfg.Log), reconnected: signal.New(),
-		batch: link.NewPortion(maxBatch), deferred: map[string]time.Time{}, rejected: true,
+		batch: link.NewPortion(maxBatch), aside: link.NewPortion(maxBatch), deferred: map[string]time.Time{}, rejected: true,
 	}
 }
 
@@ -344,7 +345,7 @@ func (h *Handoff) offerLines(ctx context.Context) (taken map[outbox.Line]bool, a
 		if err != nil {
 			return taken, false, err
 		}
-		if len(lines) > 0 && (len(lines) >= h.batch.Now || size+len(it.Body) > maxBatchBytes) {
+		if len(lines) > 0 && (len(lines) >= h.aside.Now || size+len(it.Body) > maxBatchBytes) {
 			if err := send(); err != nil {
 				return taken, false, err
 			}
@@ -357,22 +358,23 @@ func (h *Handoff) offerLines(ctx context.Context) (taken map[outbox.Line]bool, a
 }
 
 // sendLines hands over lines of what was set aside, in smaller batches where the link is slow,
-// and after each batch one of the leads that wait, which are not to wait for all of those. It adds those that the origin took to taken, and returns how many it left.
+// and after each a batch of the leads that wait, which are not to wait for all of those. It adds
+// the lines that the origin took to taken, and returns how many it left.
 func (h *Handoff) sendLines(ctx context.Context, lines []outbox.RejectedItem, taken map[outbox.Line]bool) (left int, err error) {
 	for len(lines) > 0 {
-		now := lines[:min(h.batch.Now, len(lines))]
+		now := lines[:min(h.aside.Now, len(lines))]
 		var req wire.LeadsRequest
 		for _, it := range now {
 			req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: h.proven(it.Body)})
 		}
 		reply, err := h.ask(ctx, &req)
 		if err != nil {
-			if h.batch.Failed(len(now), err) && ctx.Err() == nil {
+			if h.aside.Failed(len(now), err) && ctx.Err() == nil {
 				continue
 			}
 			return left, err
 		}
-		h.batch.Answered()
+		h.aside.Answered()
 		for _, it := range now {
 			if slices.Contains(reply.Committed, it.ID) {
 				taken[it.Line] = true
