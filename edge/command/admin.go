@@ -196,7 +196,10 @@ func adminHint(err error) error {
 		advice = "look at its state first; it may have been changed by somebody else"
 	}
 	advice = cmp.Or(rolloutAdvice(refused.Reason), advice)
-	before, _ := strings.CutSuffix(err.Error(), refused.Error()) // what was done until then
+	before, is := strings.CutSuffix(err.Error(), refused.Error()) // what was done until then
+	if !is {
+		before = ""
+	}
 	return hint.Add(fmt.Errorf("%sthe origin refused: %s", before, reason), "%s", advice)
 }
 

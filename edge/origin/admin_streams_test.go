@@ -167,7 +167,7 @@ func TestFollowEvents(t *testing.T) {
 	if id, _, _ := timed.next(); id != early {
 		t.Errorf("from a time on, first is %s, want %s", id, early)
 	}
-	lost := f.openStream(accounts+"/"+account+"/events", store.NewID("evt", begun))
+	lost := f.openStream(accounts+"/"+account+"/events", store.NewID("evt", begun.Add(time.Second*30))) // of a clock that was ahead
 	if id, _, _ := lost.next(); id != early {
 		t.Errorf("from an event on that the database has lost, first is %s, want %s", id, early)
 	}

@@ -184,6 +184,10 @@ func TestDamagedSecretHoldsUpNothing(t *testing.T) {
 		if n, err := d.ResealSecrets(ctx); n != 2 || err != nil {
 			t.Errorf("%d sealed anew, want 2: %v", n, err)
 		}
+		noError(t, d.write(ctx, "seal anew", nil, func(ctx context.Context, t *tx) error {
+			_, err := d.reseal(ctx, t, "whs_none") // listed, and removed since
+			return err
+		}))
 		d = openWith(t, p, Config{Secrets: markers{[]string{"two"}}})
 		if n, err := d.ResealSecrets(ctx); n != 0 || err != nil {
 			t.Errorf("again %d sealed anew: %v", n, err)

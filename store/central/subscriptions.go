@@ -318,7 +318,11 @@ func (d *DB) ResealSecrets(ctx context.Context) (done int, err error) {
 // reseal reports whether it sealed any secret of a subscription anew.
 func (d *DB) reseal(ctx context.Context, t *tx, id string) (anew bool, err error) {
 	var s deliveries.Signing
-	if err := t.Get(ctx, `SELECT `+deliveries.SigningColumns+` FROM subscriptions WHERE id = ?`, []any{id}, s.Scan()...); err != nil {
+	err = t.Get(ctx, `SELECT `+deliveries.SigningColumns+` FROM subscriptions WHERE id = ?`, []any{id}, s.Scan()...)
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // removed since it was listed
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	for _, sealed := range []*string{&s.Sealed, &s.OldSealed} {

@@ -192,13 +192,14 @@ func (s *eventReader) goOn(ctx context.Context, last string) error {
 }
 
 // began returns the position for a Last-Event-ID that is no event of the account: the number of
-// a position, which a stream sends when it begins, or a time. The identifier of an event that
-// the database has lost, as after a failover or a restore, counts as its time, and a time before
-// oldest as oldest.
+// a position, which a stream sends when it begins, or a time, where one before oldest counts as
+// oldest. The identifier of an event that the database has lost, as after a failover or a
+// restore, counts as a time shortly before its own: the events after it may be of a clock that
+// is behind. One of another account cannot be told from it.
 func (s *eventReader) began(ctx context.Context, last string, oldest time.Time) (int64, error) {
 	at, err := time.Parse(time.RFC3339, last)
-	if milli, dated := typeid.UnixMilli(last); dated {
-		at, err = time.UnixMilli(milli), nil
+	if milli, dated := typeid.UnixMilli(last); dated && strings.HasPrefix(last, "evt_") {
+		at, err = time.UnixMilli(milli).Add(-eventSlack), nil
 	}
 	if err == nil {
 		if at.Before(oldest) {
