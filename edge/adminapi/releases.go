@@ -63,7 +63,7 @@ type Rollout struct {
 	Since         Time          `json:"since"` // when all nodes of the step served the release; null before
 	CreatedAt     Time          `json:"created_at"`
 	UpdatedAt     Time          `json:"updated_at"`
-	Serving       int           `json:"serving"` // nodes that answer by the release
+	Serving       int           `json:"serving"` // nodes that answer by the release; with nodes=false of the newest alone
 	NodeCount     int           `json:"node_count"`
 	Nodes         []RolloutNode `json:"nodes"` // none in a list that is asked for with nodes=false
 }

@@ -10,6 +10,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"embed"
 	"fmt"
 	"html/template"
@@ -51,6 +52,7 @@ type Console struct {
 	handler  http.Handler
 
 	streams   places.Places[string] // of live pages, by who has logged in
+	anyCSRF   string                // stands for a session's token in what is rendered for many
 	closed    chan struct{}
 	closeOnce sync.Once
 }
@@ -80,6 +82,7 @@ func New(c Config) (*Console, error) {
 	console := &Console{
 		cfg: c, limited: logging.New(c.Log), sessions: newSessions(c.Now), pages: templates,
 		streams: places.Places[string]{All: maxStreams, Each: streamsOfOne}, closed: make(chan struct{}),
+		anyCSRF: rand.Text(),
 	}
 	console.handler = protect(console.routes(assets))
 	return console, nil

@@ -64,12 +64,12 @@ func TestReleasesAskForNodesOnce(t *testing.T) {
 	}
 }
 
-// TestLiveAsksLittle: what each viewer has read every two seconds is the newest rollout
-// and the latest numbers, no list that grows.
+// TestLiveAsksLittle: what is read every two seconds is the newest rollout and the latest
+// numbers, no list that grows, and whether the viewer's token is valid still.
 func TestLiveAsksLittle(t *testing.T) {
 	for path, want := range map[string]string{
-		"live":          "GET /admin/v1/outcomes\nGET /admin/v1/traffic",
-		"releases/live": "GET /admin/v1/nodes?limit=200\nGET /admin/v1/rollouts?limit=1",
+		"live":          "GET /admin/v1/outcomes\nGET /admin/v1/traffic\nGET /admin/v1/whoami",
+		"releases/live": "GET /admin/v1/nodes?limit=200\nGET /admin/v1/rollouts?limit=1\nGET /admin/v1/whoami",
 	} {
 		f := newFixture(t) // of its own: a page that was left may ask once more
 		b := f.login(f.Token())

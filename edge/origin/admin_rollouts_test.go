@@ -260,6 +260,37 @@ func adminRollouts(f *fixture) {
 	}
 }
 
+// TestEarlierRolloutsAreReadOnce: a list without nodes reads the record of no rollout but the
+// newest a second time, for they are long where there are many nodes.
+func TestEarlierRolloutsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.addRelease()
+	f.run("A")
+	for range 3 {
+		started := f.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0})
+		f.awaitState(started["id"].(string), store.Done)
+	}
+	list := func(query string) []any { return f.must(200, "GET", "/admin/v1/rollouts?"+query, nil)["items"].([]any) }
+	whole, heads := list(""), list("nodes=false")
+	for i, one := range whole {
+		one := one.(object)
+		one["nodes"] = []any{}
+		if i > 0 {
+			one["serving"] = 0.0
+		}
+	}
+	if !reflect.DeepEqual(heads, whole) {
+		t.Errorf("listed without nodes: %v, want %v", heads, whole)
+	}
+	if _, err := f.database().Exec(`UPDATE rollouts SET record = '{' WHERE id <> ?`, whole[0].(object)["id"]); err != nil {
+		t.Fatal(err)
+	}
+	if again := list("nodes=false&limit=2"); !reflect.DeepEqual(again, heads[:2]) {
+		t.Errorf("listed again: %v, want %v", again, heads[:2])
+	}
+}
+
 // TestRolloutLeavesOutUnknownNodes: a node of which nobody knows what it runs is not told to
 // run the modules of its own disk while the first rollout goes on.
 func TestRolloutLeavesOutUnknownNodes(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"partneredge/edge/origin/admin/input"
@@ -61,6 +62,7 @@ type api struct {
 	streams    places.Places[string] // by actor
 	asking     chan struct{}         // holds one for each call that asks nodes about requests
 	inspecting chan struct{}         // holds one while a release is read
+	heads      sync.Map              // adminapi.Rollout without nodes, of all but the newest, by fleet.RolloutRevision
 	running    context.Context       // ends when the listener is to
 
 	routes *http.ServeMux

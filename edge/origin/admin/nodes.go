@@ -51,26 +51,27 @@ func (a *api) revokeNode(r *http.Request) (answer, error) {
 		// tells NATS.
 		a.Log.Warn("cannot end the connection of a revoked node", "node", node.ID, "err", err)
 	}
-	ids, err := a.releaseIDs(r.Context())
+	ids, err := a.releaseIDs(r.Context(), node)
 	return ok(a.toNode(node, ids), err)
 }
 
 // listNodes lists all nodes, with the releases that they run.
 func (a *api) listNodes(r *http.Request) (answer, error) {
-	ids, err := a.releaseIDs(r.Context())
-	if err != nil {
-		return answer{}, err
-	}
-	return page(r, func(p store.Page) ([]store.Node, string, error) {
-		return a.DB.Nodes(r.Context(), p)
+	var ids map[string]string
+	return page(r, func(p store.Page) (nodes []store.Node, next string, err error) {
+		if nodes, next, err = a.DB.Nodes(r.Context(), p); err == nil {
+			ids, err = a.releaseIDs(r.Context(), nodes...)
+		}
+		return nodes, next, err
 	}, func(n store.Node) adminapi.Node { return a.toNode(n, ids) })
 }
 
-// releaseIDs returns the ids of the releases that nodes report, by digest. One that the
+// releaseIDs returns the ids of the releases that some nodes report, by digest. One that the
 // origin does not know has none.
-func (a *api) releaseIDs(ctx context.Context) (map[string]string, error) {
+func (a *api) releaseIDs(ctx context.Context, nodes ...store.Node) (map[string]string, error) {
 	ids := map[string]string{}
-	for _, at := range a.Nodes.Enrolled() {
+	for _, n := range nodes {
+		at := a.Nodes.Report(n.ID)
 		for _, s := range []*wire.ReleaseStatus{at.Status.Running, at.Status.Candidate} {
 			if s != nil && s.Digest != "" {
 				ids[s.Digest] = ""

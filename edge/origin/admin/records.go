@@ -220,13 +220,18 @@ func toRelease(r store.Release) adminapi.Release {
 	return v
 }
 
-func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
-	v := adminapi.Rollout{
+// toRolloutHead describes a rollout without its nodes.
+func toRolloutHead(r store.Rollout) adminapi.Rollout {
+	return adminapi.Rollout{
 		ID: r.ID, ReleaseID: r.Release, Digest: r.Digest, Version: r.Version, State: string(r.State), Reason: r.Reason,
 		Stages: r.Stages, Stage: r.Stages[r.Stage], CanaryPercent: r.Canary, Trying: r.Trying, PauseSeconds: r.Pause.Seconds(),
 		Everywhere: r.Everywhere, Since: stamp(r.Since), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
-		NodeCount: len(r.Nodes), Nodes: make([]adminapi.RolloutNode, 0, len(r.Nodes)),
+		NodeCount: len(r.Nodes), Nodes: []adminapi.RolloutNode{},
 	}
+}
+
+func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
+	v := toRolloutHead(r)
 	reports, reached := a.Nodes.Enrolled(), r.Reached(r.Stage)
 	for i, n := range r.Nodes {
 		at := reports[n.ID]

@@ -193,17 +193,45 @@ func rolloutProblem(err error) error {
 
 // listRollouts lists rollouts, with ?nodes=false without their nodes.
 func (a *api) listRollouts(r *http.Request) (answer, error) {
-	convert := a.toRollout
 	switch r.URL.Query().Get("nodes") {
 	case "", "true":
+		return page(r, func(p store.Page) ([]store.Rollout, string, error) { return a.DB.Rollouts(r.Context(), p) }, a.toRollout)
 	case "false":
-		convert = func(rolled store.Rollout) adminapi.Rollout {
-			v := a.toRollout(rolled)
-			v.Nodes = []adminapi.RolloutNode{}
-			return v
-		}
+		return page(r, func(p store.Page) ([]adminapi.Rollout, string, error) { return a.rolloutHeads(r.Context(), p) },
+			func(v adminapi.Rollout) adminapi.Rollout { return v })
 	default:
 		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "nodes_invalid", Detail: "nodes must be true or false"}
 	}
-	return page(r, func(p store.Page) ([]store.Rollout, string, error) { return a.DB.Rollouts(r.Context(), p) }, convert)
+}
+
+// rolloutHeads lists rollouts without their nodes. Each but the newest changes no more, and is
+// read once, for its record is long where there are many nodes. How many nodes serve by it is
+// not counted.
+func (a *api) rolloutHeads(ctx context.Context, p store.Page) (heads []adminapi.Rollout, next string, err error) {
+	revisions, next, err := a.DB.RolloutRevisions(ctx, p)
+	if err != nil {
+		return nil, "", err
+	}
+	newest, _, err := a.DB.LastRevision(ctx) // after the list, or one that has just begun would be kept
+	if err != nil {
+		return nil, "", err
+	}
+	for _, revision := range revisions {
+		if head, known := a.heads.Load(revision); known {
+			heads = append(heads, head.(adminapi.Rollout))
+			continue
+		}
+		r, err := a.DB.Rollout(ctx, revision.ID)
+		if err != nil {
+			return nil, "", err
+		}
+		head := toRolloutHead(r)
+		if r.ID == newest {
+			head.Serving = a.toRollout(r).Serving
+		} else {
+			a.heads.Store(fleet.RolloutRevision{ID: r.ID, Number: r.Revision}, head)
+		}
+		heads = append(heads, head)
+	}
+	return heads, next, nil
 }

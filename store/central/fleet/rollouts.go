@@ -185,6 +185,23 @@ func (f *Fleet) Rollouts(ctx context.Context, p store.Page) ([]store.Rollout, st
 	return rolloutTable.List(ctx, f.db, p)
 }
 
+// RolloutRevision names a state of a rollout.
+type RolloutRevision struct {
+	ID     string
+	Number int64
+}
+
+var revisionTable = db.Table[RolloutRevision]{Noun: "rollout", From: "rollouts", ID: "id", Columns: `id, revision`, Scan: func(row db.Row) (r RolloutRevision, err error) {
+	err = row.Scan(&r.ID, &r.Number)
+	return r, err
+}}
+
+// RolloutRevisions lists rollouts as Rollouts does, without their records, which are long where
+// there are many nodes.
+func (f *Fleet) RolloutRevisions(ctx context.Context, p store.Page) ([]RolloutRevision, string, error) {
+	return revisionTable.List(ctx, f.db, p)
+}
+
 // NodeReleases reads what each node is to run, by id, and under "" what all
 // others are. A node that is in neither runs what it likes.
 func (f *Fleet) NodeReleases(ctx context.Context) (map[string]string, error) {
