@@ -82,7 +82,7 @@ func (v *View) SubscribeOnce(o *abi.SubscribeOnce) (abi.Subscribed, error) {
 		for _, have := range a.subscriptions {
 			switch {
 			case have.ID != before.id:
-			case have.Revoked != 0:
+			case have.Revoked != 0 || have.Previous != "":
 				return abi.Subscribed{Outcome: abi.Conflict}, nil
 			default:
 				return abi.Subscribed{Outcome: abi.Repeat, ID: have.ID, Secret: have.Secret, Created: have.Created}, nil

@@ -157,9 +157,17 @@ func TestRotateSecret(t *testing.T) {
 	backend, demo := fake.NewDemo(clock.Now)
 	c := Controller{backend, clock, demo.AccountID}
 	live := backend.For(abi.Principal{AccountID: demo.AccountID, Environment: abi.EnvLive})
-	if reason, err := live.Subscribe(&abi.Subscription{ID: "whs_1", Target: "https://1.1.1.1/", Secret: "s1", Events: []string{"client.contacted"}}); reason != "" || err != nil {
-		t.Fatal(reason, err)
+	request := &abi.SubscribeOnce{Key: "k", Digest: "d", Subscription: abi.Subscription{
+		ID: "whs_1", Target: "https://1.1.1.1/", Secret: "s1", Events: []string{"client.contacted"},
+	}}
+	answered := func(want abi.Outcome) {
+		t.Helper()
+		if got, err := live.SubscribeOnce(request); err != nil || got.Outcome != want {
+			t.Errorf("the request is answered with %+v, %v; want outcome %v", got, err, want)
+		}
 	}
+	answered(abi.New)
+	answered(abi.Repeat)
 	signed := func(secret, previous string) {
 		t.Helper()
 		made, err := c.Do(Command{Do: "contact", Client: "c", Channel: "sms"})
@@ -180,6 +188,7 @@ func TestRotateSecret(t *testing.T) {
 	if err != nil || len(made.Secret) != 64 {
 		t.Fatalf("the new secret is %q, %v", made.Secret, err)
 	}
+	answered(abi.Conflict) // the answer had another secret
 	signed(made.Secret, "s1")
 	clock.Advance(24*time.Hour - time.Microsecond)
 	if _, err := c.Do(rotate); err == nil || !strings.Contains(err.Error(), "signs as well until ") {
