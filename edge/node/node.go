@@ -294,6 +294,7 @@ func (n *Node) status() *wire.Status {
 		ShortChanges: true,
 	}
 	s.Running, s.Candidate = n.releases.Status()
+	s.RolledBack = new(n.releases.RolledBack())
 	return s
 }
 

@@ -387,4 +387,8 @@ type Status struct {
 	// tried beside it. Each is nil if there is none or the node is too old to say.
 	Running   *ReleaseStatus `json:"running,omitempty"`
 	Candidate *ReleaseStatus `json:"candidate,omitempty"`
+
+	// RolledBack is Order.RolledBack of the last order, once no restart runs that any more; nil
+	// if the node is too old to say.
+	RolledBack *string `json:"rolled_back,omitempty"`
 }

@@ -140,6 +140,9 @@ func (c *Controller) step(ctx context.Context) {
 	if !time.Now().Before(c.rememberAt) && c.remember(routes.running) {
 		c.prune()
 	}
+	if c.rememberAt.IsZero() {
+		c.note(c.order.RolledBack)
+	}
 	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil && !c.stops
 	switch {
 	case c.order.Run == routes.running.digest:
@@ -326,6 +329,17 @@ func (c *Controller) remember(running *deployment) bool {
 		c.rememberAt = time.Now().Add(rememberRetry)
 	}
 	return err == nil
+}
+
+// note tells the origin that no restart runs what was rolled back.
+func (c *Controller) note(rolledBack string) {
+	c.mu.Lock()
+	changed := c.noted != rolledBack
+	c.noted = rolledBack
+	c.mu.Unlock()
+	if changed {
+		c.cfg.Changed()
+	}
 }
 
 // setStandby keeps the modules of d open, in place of those kept so far; nil: none.

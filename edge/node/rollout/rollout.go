@@ -86,6 +86,7 @@ type Controller struct {
 	mu        sync.Mutex
 	candidate *wire.ReleaseStatus // a release that is opened, tried, or has failed; nil: none
 	refusal   error               // see Refusal
+	noted     string              // see RolledBack
 
 	// Of Run alone:
 	order   *wire.Order      // the last one; nil: none yet
@@ -182,6 +183,14 @@ func (c *Controller) Refusal() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refusal
+}
+
+// RolledBack returns the release that the last order says was rolled back, once no restart runs
+// it any more; else "".
+func (c *Controller) RolledBack() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.noted
 }
 
 // ServeHTTP implements http.Handler.

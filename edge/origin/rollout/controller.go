@@ -249,8 +249,7 @@ func (c *Controller) write(ctx context.Context, next store.Rollout) error {
 	return c.readPlans(ctx)
 }
 
-// sendOrders sends an order to every connected node that does not yet obey it, or is to learn by
-// it what was rolled back.
+// sendOrders sends an order to every connected node that does not yet obey it.
 func (c *Controller) sendOrders() {
 	for id := range c.fleet.disobedient {
 		order, _ := c.fleet.orderOf(id)
@@ -261,9 +260,7 @@ func (c *Controller) sendOrders() {
 		c.orders[id] = sent{order, time.Now()}
 		if err := c.send(id, order); err != nil {
 			c.config.Log.Warn("cannot tell a node what to run", "node", id, "err", err)
-			continue
 		}
-		c.fleet.tell(id)
 	}
 }
 

@@ -18,10 +18,8 @@ type fleet struct {
 	places     map[string]int // of the nodes of active, by id
 	tally      *tally         // of active
 	watch      watch
-	// disobedient are the connected nodes whose status is not what their order asks for, or that
-	// were not told what was rolled back: what runs after a restart is not in the status.
+	// disobedient are the connected nodes whose status is not what their order asks for.
 	disobedient map[string]struct{}
-	told        map[string]struct{} // nodes that were sent their order since they connected
 }
 
 func newFleet() *fleet { return &fleet{reports: make(map[string]replication.Report)} }
@@ -29,8 +27,7 @@ func newFleet() *fleet { return &fleet{reports: make(map[string]replication.Repo
 // plan sets what the nodes are to run, for which it looks at all of them.
 func (f *fleet) plan(active *store.Rollout, wants map[string]string) {
 	f.active, f.wants = active, wants
-	f.places, f.tally = nil, nil
-	f.disobedient, f.told = make(map[string]struct{}), make(map[string]struct{})
+	f.places, f.tally, f.disobedient = nil, nil, make(map[string]struct{})
 	if active != nil {
 		f.places = make(map[string]int, len(active.Nodes))
 		for i, n := range active.Nodes {
@@ -65,21 +62,11 @@ func (f *fleet) hear(c replication.Change) {
 // judgeObedience notes whether a node is to be sent its order.
 func (f *fleet) judgeObedience(id string) {
 	at := f.reports[id]
-	if !at.Connected {
-		delete(f.told, id)
-	}
-	_, told := f.told[id]
-	if order, decided := f.orderOf(id); at.Connected && decided && (!obeys(at.Status, order) || order.RolledBack != "" && !told) {
+	if order, decided := f.orderOf(id); at.Connected && decided && !obeys(at.Status, order) {
 		f.disobedient[id] = struct{}{}
 	} else {
 		delete(f.disobedient, id)
 	}
-}
-
-// tell notes that a node was sent its order.
-func (f *fleet) tell(id string) {
-	f.told[id] = struct{}{}
-	f.judgeObedience(id)
 }
 
 // orderOf returns what a node is to run. decided is false for a node that nothing was

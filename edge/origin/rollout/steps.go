@@ -37,7 +37,7 @@ func percentAt(r *store.Rollout, i int) int {
 // obeys reports whether a node's status is what the order asks for, or as near to
 // it as the node will come.
 func obeys(s wire.Status, o wire.Order) bool {
-	if s.Running == nil {
+	if s.Running == nil || o.RolledBack != "" && s.RolledBack != nil && *s.RolledBack != o.RolledBack {
 		return false
 	}
 	trial := s.Candidate
