@@ -122,8 +122,8 @@ func (l *loader) pruneCache() {
 func (l *loader) openModule(ctx context.Context, m release.Module, admitted admission.Admitted) (*host.Module, error) {
 	unlock, err := l.lockCompile(ctx, m.Digest())
 	switch {
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("open module %s: %w", m.Name, ctx.Err())
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("open module %s: %w", m.Name, err)
 	case err != nil: // without the lock it is compiled once more at worst
 		l.cfg.Log.Warn("module is compiled without the lock of the compile cache", "module", m.Name, "err", err)
 		unlock = func(bool) {}
