@@ -91,18 +91,20 @@ type livePart struct {
 func newLivePart(p page) *livePart { return &livePart{page: p, reading: make(chan struct{}, 1)} }
 
 // event returns the event that brings the part to a viewer, whose token must still be valid. It
-// is at most readEvery old.
+// is at most readEvery old when it is asked for.
 func (p *livePart) event(c *Console, v *visit) (string, error) {
 	if err := v.get("/whoami", nil); err != nil {
 		return "", err
 	}
+	came := time.Now()
 	select {
 	case p.reading <- struct{}{}:
 		defer func() { <-p.reading }()
 	case <-v.Context().Done():
 		return "", v.Context().Err()
 	}
-	if began := time.Now(); began.Sub(p.at) >= readEvery {
+	if came.Sub(p.at) >= readEvery { // else it is new, or was when this viewer came and waited
+		began := time.Now()
 		data, err := p.page(v)
 		if err != nil {
 			return "", err
