@@ -192,17 +192,22 @@ func (c *call) writeLog(level slog.Level, message string, text []byte) {
 	if !c.m.runtime.config.Log.Enabled(c, level) {
 		return
 	}
-	start := c.m.runtime.elapsed()
-	c.Uncharged(func() {
+	c.logging(func() {
 		c.m.runtime.config.Log.LogAttrs(c, level, message,
 			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
 	})
+}
+
+// logging does what writes to the log, in the host's time.
+func (c *call) logging(write func()) {
+	start := c.m.runtime.elapsed()
+	c.Uncharged(write)
 	c.reached(start, c.m.runtime.elapsed())
 }
 
-// reached notes whether the wall deadline was reached between two times, in which the host did
-// what the guest cannot set a time limit to.
-func (c *call) reached(start, now time.Duration) { c.late = start <= c.wall && now > c.wall }
+// reached notes if the wall deadline was reached between two times, in which the host did what
+// the guest cannot set a time limit to.
+func (c *call) reached(start, now time.Duration) { c.late = c.late || start <= c.wall && now > c.wall }
 
 // Output implements wasi.Host: it logs each line.
 func (c *call) Output(p []byte) {

@@ -61,15 +61,15 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		return result(c.warmUp.answer(op, nil), out)
 	}
 	if !c.grant.has(op) {
-		c.Uncharged(func() { c.m.logDenied(op) })
+		c.logging(func() { c.m.logDenied(op) })
 		return int32(abi.CodeDenied)
 	}
 	if scope := op.Scope(); c.principal.Scopes&scope != scope {
-		c.Uncharged(func() { c.m.logUnscoped(op) })
+		c.logging(func() { c.m.logUnscoped(op) })
 		return int32(abi.CodeDenied)
 	}
 	if len(in) > maxInput {
-		c.Uncharged(func() { c.m.logMalformed(op) })
+		c.logging(func() { c.m.logMalformed(op) })
 		return int32(abi.CodeInvalid)
 	}
 	if need := room(op); len(out) < need {
