@@ -97,40 +97,42 @@ func (o *Outbox) SetAside(ctx context.Context, items ...Refused) error {
 func (o *Outbox) keepLines(lines []byte) (err error) {
 	o.aside.adding.Lock()
 	defer o.aside.adding.Unlock()
-	var f durable.File
 	for _, path := range o.asidePaths() {
-		if f, err = o.addLines(path, lines); !errors.Is(err, errEnd) {
+		if err = o.addLines(path, lines); !errors.Is(err, errEnd) {
 			break
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath)))
+	return o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))
 }
 
 // errEnd is the error of a file whose end the disk does not read.
 var errEnd = errors.New("its end cannot be read")
 
-// addLines adds lines to a file, which it returns, to be synced.
-func (o *Outbox) addLines(path string, lines []byte) (durable.File, error) {
+// addLines adds lines to a file and syncs it. If it fails, none of them is to stay, or each further
+// try would add them again.
+func (o *Outbox) addLines(path string, lines []byte) (err error) {
 	f, err := o.cfg.Disk.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
-	if err == nil {
-		lines, err = ownLines(f, info.Size(), lines)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		if _, err = f.Write(lines); err != nil { // those that fit would be added again
-			err = errors.Join(err, f.Truncate(info.Size()))
-		}
+	if lines, err = ownLines(f, info.Size(), lines); err != nil {
+		return err
+	}
+	if _, err = f.Write(lines); err == nil {
+		err = f.Sync()
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		err = errors.Join(err, f.Truncate(info.Size()))
 	}
-	return f, nil
+	return err
 }
 
 // ownLines returns what to append to f, of a size, so that the first line is one of its own

@@ -32,7 +32,7 @@ func TestTakenLeadsDoNotStayAside(t *testing.T) {
 			}
 			if b.rejected = "lead_b"; fails {
 				b.unanswered = "lead_b"
-				b.h.batch.Now = 1 // the other one goes in a request of its own
+				b.h.aside.Now = 1 // the other one goes in a request of its own
 			}
 			b.h.offerRejected(t.Context())
 			text, err := os.ReadFile(b.path + ".rejected")
