@@ -196,11 +196,8 @@ func adminHint(err error) error {
 		advice = "look at its state first; it may have been changed by somebody else"
 	}
 	advice = cmp.Or(rolloutAdvice(refused.Reason), advice)
-	before, is := strings.CutSuffix(err.Error(), refused.Error()) // what was done until then
-	if !is {
-		before = ""
-	}
-	return hint.Add(fmt.Errorf("%sthe origin refused: %s", before, reason), "%s", advice)
+	before, after, _ := strings.Cut(err.Error(), refused.Error()) // what was done until then, or went wrong besides
+	return hint.Add(fmt.Errorf("%sthe origin refused: %s%s", before, reason, after), "%s", advice)
 }
 
 // invocation is one run of an operators' command.

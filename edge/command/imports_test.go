@@ -179,7 +179,7 @@ func TestImportRules(t *testing.T) {
 			because: "tests of node, origin and commands hold exchanges to a document with it"},
 		{of: "edge/adminapi", only: []string{"edge/backoff", "wasm/abi"},
 			because: "whoever calls the admin API links it"},
-		{of: "edge/console", only: []string{"edge/adminapi", "edge/backoff", "edge/places", "edge/proxies", "wasm/abi"},
+		{of: "edge/console", only: []string{"edge/adminapi", "edge/backoff", "edge/logging", "edge/places", "edge/proxies", "wasm/abi"},
 			because: "the console is a client of the admin API, and sees no more of the origin"},
 		{of: "edge/console/chart", only: []string{},
 			because: "it draws numbers, whatever they count"},

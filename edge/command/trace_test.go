@@ -22,6 +22,7 @@ import (
 	"partneredge/edge/closers"
 	"partneredge/edge/service"
 	"partneredge/edge/tracing"
+	"partneredge/store/logtest"
 	"partneredge/wasm/contract"
 )
 
@@ -98,7 +99,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-answer }))
 	defer hanging.Close()
 	defer close(answer)
-	log, started := new(strings.Builder), new(closers.Stack)
+	log, started := new(logtest.Buffer), new(closers.Stack)
 	flags := traceFlags{endpoint: hanging.URL, ratio: 1}
 	tracer, err := flags.start(t.Context(), tracing.Config{Service: "edge-node", Log: slog.New(slog.NewTextHandler(log, nil))}, started)
 	if err != nil {

@@ -59,16 +59,16 @@ func TestRefusesReleases(t *testing.T) {
 	}
 	o.do(func() { o.spoil = nil })
 	for version, replaced := range map[string]map[string][]byte{
-		"1.0.0": {"agents.wasm": append([]byte("\x00asm\x01\x00\x00\x00"), 0xff)}, // no module
-		"1.1.0": {"agents.wasm": wrong},                                           // answers for another path
-		"1.2.0": {"agents.json": []byte(`{"name":"agents","capabilities":[]}`)},   // is not granted what it needs
+		"2.0.0": {"agents.wasm": append([]byte("\x00asm\x01\x00\x00\x00"), 0xff)}, // no module
+		"2.1.0": {"agents.wasm": wrong},                                           // answers for another path
+		"2.2.0": {"agents.json": []byte(`{"name":"agents","capabilities":[]}`)},   // is not granted what it needs
 	} {
 		digest := o.ship(version, replaced, by)
 		o.order(wire.Order{Candidate: digest, Percent: 100, Rollout: "smoke " + version})
 		_, candidate := o.told("it is refused", func(_, c *wire.ReleaseStatus) bool {
 			return c != nil && c.Digest == digest && c.State == wire.ReleaseRefused
 		})
-		if version != "1.0.0" && !strings.Contains(candidate.Reason, "smoke test") {
+		if version != "2.0.0" && !strings.Contains(candidate.Reason, "smoke test") {
 			t.Errorf("refused for %q", candidate.Reason)
 		}
 	}
