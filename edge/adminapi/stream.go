@@ -60,7 +60,7 @@ func (c *Client) Follow(ctx context.Context, path string, handle func(Event) err
 		if err != nil {
 			lost(err, wait)
 		}
-		if backoff.Pause(ctx, wait); ctx.Err() != nil {
+		if backoff.Pause(ctx, wait) != nil {
 			return nil
 		}
 	}

@@ -38,15 +38,16 @@ func (b *Backoff) Wait(ctx context.Context, err error) {
 		b.Reset()
 		return
 	}
-	Pause(ctx, b.Next())
+	_ = Pause(ctx, b.Next())
 }
 
-// Pause waits for a time, or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) {
+// Pause waits for a time, or until ctx ends, and returns the error of ctx if that has ended.
+func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
+	return ctx.Err()
 }
 
 // Every calls do at each tick, until ctx ends.

@@ -196,7 +196,7 @@ func poll[T any](ctx context.Context, every time.Duration, read func() (T, error
 			if ctx.Err() != nil || !yield(record, err) {
 				return
 			}
-			if backoff.Pause(ctx, every); ctx.Err() != nil {
+			if backoff.Pause(ctx, every) != nil {
 				return
 			}
 		}

@@ -313,7 +313,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.releases.Stopping()
 		if n.config.Drain > 0 {
 			n.config.Log.Info("node drains: balancers are told to send no more requests", "for", n.config.Drain)
-			backoff.Pause(ctx, n.config.Drain)
+			_ = backoff.Pause(ctx, n.config.Drain)
 		}
 	}
 	if err := n.started.Close(ctx); err != nil {

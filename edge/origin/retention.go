@@ -194,7 +194,7 @@ func (r *retention) drop(ctx context.Context, job pruning, before time.Time) (dr
 		took := time.Since(began)
 		size = nextSlice(size, took)
 		// As long for the writes of others as this one has taken.
-		if backoff.Pause(ctx, took); ctx.Err() != nil {
+		if backoff.Pause(ctx, took) != nil {
 			return dropped, ctx.Err()
 		}
 	}

@@ -80,7 +80,7 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 			return
 		}
 		f.say("%s, again in %s", said, time.Until(at).Round(100*time.Millisecond))
-		if backoff.Pause(f.ctx, time.Until(at)); f.ctx.Err() != nil {
+		if backoff.Pause(f.ctx, time.Until(at)) != nil {
 			return
 		}
 		switch now, known := f.subscription(account, d.Subscription); {
@@ -100,11 +100,7 @@ func (f *forwarder) try(m webhook.Message, d sandboxctl.Delivery) localwebhook.O
 	case <-f.ctx.Done():
 		return localwebhook.Outcome{}
 	}
-	secrets := []string{d.Secret}
-	if d.PreviousSecret != "" {
-		secrets = append(secrets, d.PreviousSecret)
-	}
-	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, time.Now(), secrets...))
+	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, time.Now(), d.Secret, d.PreviousSecret))
 }
 
 // subscription returns what a subscription is now, if that is known.

@@ -68,7 +68,7 @@ type Refill struct {
 // for, no answer comes, or ctx ends. After each batch it rests for about as long as that
 // took.
 func (f Refill) Run(ctx context.Context) error {
-	if err := rest(ctx, refillWithin); err != nil {
+	if err := backoff.Pause(ctx, rand.N(refillWithin)); err != nil {
 		return err
 	}
 	for hashes := range slices.Chunk(f.Hashes, wire.MaxRefill) {
@@ -81,17 +81,11 @@ func (f Refill) Run(ctx context.Context) error {
 		if err := b.get(ctx, wanted, refillInternal); err != nil {
 			return err
 		}
-		if err := rest(ctx, 2*time.Since(began)); err != nil {
+		if err := backoff.Pause(ctx, rand.N(max(2*time.Since(began), 1))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// rest waits for a time of up to most.
-func rest(ctx context.Context, most time.Duration) error {
-	backoff.Pause(ctx, rand.N(max(most, 1)))
-	return ctx.Err()
 }
 
 // refillBatch is a refill of some keys.

@@ -55,6 +55,6 @@ func (w *waker) run(ctx context.Context) {
 		if err := w.Conn.Publish(wire.WakeUp, body); err != nil && ctx.Err() == nil {
 			w.Log.Debug("waking the other origins", "err", err)
 		}
-		backoff.Pause(ctx, wakePause)
+		_ = backoff.Pause(ctx, wakePause)
 	}
 }

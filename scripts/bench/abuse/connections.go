@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/scripts/bench/fleet"
-	"partneredge/scripts/bench/harness"
 )
 
 const (
@@ -80,5 +80,5 @@ func holdConnections(ctx context.Context, address string) (held []net.Conn, err 
 		held = append(held, conn)
 		_, _ = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n")) // may be closed already
 	}
-	return held, harness.Sleep(ctx, guessSettle)
+	return held, backoff.Pause(ctx, guessSettle)
 }

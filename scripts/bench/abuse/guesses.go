@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 	"partneredge/wasm/abi"
@@ -169,7 +170,7 @@ func (g *generator) run(ctx context.Context) {
 	room := make(chan struct{}, guessesAtMost)
 	began := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
-		if wait := time.Until(began.Add(time.Duration(n) * guessEvery)); wait > 0 && harness.Sleep(ctx, wait) != nil {
+		if wait := time.Until(began.Add(time.Duration(n) * guessEvery)); wait > 0 && backoff.Pause(ctx, wait) != nil {
 			break
 		}
 		select {

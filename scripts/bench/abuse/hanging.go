@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/harness"
 	"partneredge/scripts/bench/hooks"
@@ -73,10 +74,10 @@ func (b *bench) hanging(ctx context.Context) (err error) {
 			for _, a := range accounts {
 				_, _ = hooks.Fire(attack, f.db, a) // fails when the attack ends
 			}
-			_ = harness.Sleep(attack, hangingEvery)
+			_ = backoff.Pause(attack, hangingEvery)
 		}
 	})
-	if err := harness.Sleep(ctx, hangingLead); err != nil {
+	if err := backoff.Pause(ctx, hangingLead); err != nil {
 		return err
 	}
 	return b.measureOthers(ctx, f, flaky)
@@ -91,7 +92,7 @@ func (b *bench) measureOthers(ctx context.Context, f *fanOut, flaky string) erro
 	}
 	afterFailure, ofNew := map[string]time.Time{}, map[string]time.Time{}
 	for began, n := time.Now(), 0; time.Since(began) < hangingTime; n++ {
-		if err := harness.Sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := backoff.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 		event, err := hooks.Fire(ctx, f.db, flaky)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/backoff"
 	"partneredge/edge/origin"
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/fleet"
@@ -171,7 +172,7 @@ func beginSlowSubscribes(ctx context.Context, r *fleet.Region) (*slowAttack, err
 	}
 	// Nodes share the processors here, and only here: the work of receiving the requests
 	// is not to be measured.
-	if err := harness.Sleep(ctx, slowSettle); err != nil {
+	if err := backoff.Pause(ctx, slowSettle); err != nil {
 		a.end()
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/node"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
@@ -138,7 +139,7 @@ func (h *holder) ask(ctx context.Context) error {
 
 // settle returns once what began or ended just before has settled, and the key is held.
 func (h *holder) settle(ctx context.Context) error {
-	if err := harness.Sleep(ctx, guessSettle); err != nil {
+	if err := backoff.Pause(ctx, guessSettle); err != nil {
 		return err
 	}
 	return h.ask(ctx)
@@ -157,7 +158,7 @@ func (h *holder) measure(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 		took = append(took, time.Since(began))
-		if err := harness.Sleep(ctx, heldPause); err != nil {
+		if err := backoff.Pause(ctx, heldPause); err != nil {
 			return 0, err
 		}
 	}

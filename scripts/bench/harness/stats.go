@@ -107,12 +107,6 @@ func OwnCPUTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// Sleep returns after d, or earlier with the context's error.
-func Sleep(ctx context.Context, d time.Duration) error {
-	backoff.Pause(ctx, d)
-	return ctx.Err()
-}
-
 // Poll calls done every few milliseconds until it returns true or an error, for
 // at most two minutes. what names the event that is waited for.
 func Poll(ctx context.Context, what string, done func() (bool, error)) error {
@@ -127,7 +121,7 @@ func PollEvery(ctx context.Context, every time.Duration, what string, done func(
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		if err := Sleep(ctx, every); err != nil {
+		if err := backoff.Pause(ctx, every); err != nil {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		}
 	}

@@ -73,7 +73,7 @@ func (l *load) ask(ctx context.Context, addr, key string, p plan) {
 	defer func() { c.close() }()
 	for i := 0; ; i++ {
 		due := p.start.Add(time.Duration(float64(i) / p.perSecond * float64(time.Second)))
-		if backoff.Pause(ctx, time.Until(due)); ctx.Err() != nil {
+		if backoff.Pause(ctx, time.Until(due)) != nil {
 			return
 		}
 		var err error

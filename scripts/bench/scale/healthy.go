@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/harness"
 	"partneredge/scripts/bench/hooks"
@@ -95,7 +96,7 @@ func (b *bench) measureHealthy(ctx context.Context, s *site, sender *webhook.Sen
 	}
 	want := events * healthyEndpoints / healthyAccounts * (healthyHanging - 1) / healthyHanging
 	for began := time.Now(); r.Count() < want && time.Since(began) < healthyLast; {
-		if err := harness.Sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := backoff.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -231,7 +231,7 @@ func (r *revocations) run(ctx context.Context) error {
 			}
 		}
 		r.took = append(r.took, harness.Milliseconds(time.Since(began)))
-		backoff.Pause(ctx, resetRevokes)
+		_ = backoff.Pause(ctx, resetRevokes)
 	}
 	return nil
 }

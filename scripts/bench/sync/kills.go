@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/backoff"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 )
@@ -83,7 +84,7 @@ func (p *pair) sendLeads(ctx context.Context, count *leadCount) {
 		email := leadEmail(int(i))
 		for p.bench.post(ctx, "http://"+p.listen, p.key, email, email) != http.StatusCreated {
 			count.again.Add(1)
-			if harness.Sleep(ctx, 20*time.Millisecond) != nil {
+			if backoff.Pause(ctx, 20*time.Millisecond) != nil {
 				return
 			}
 		}

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/backoff"
 	"partneredge/scripts/bench/fleet"
-	"partneredge/scripts/bench/harness"
 	"partneredge/store/ratelimit"
 )
 
@@ -103,7 +103,7 @@ func (b *bench) limits(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := harness.Sleep(ctx, 12*time.Second); err != nil {
+	if err := backoff.Pause(ctx, 12*time.Second); err != nil {
 		return err
 	}
 	before, err := b.asked(ctx)
@@ -143,7 +143,7 @@ func (b *bench) drive(ctx context.Context, l *load) error {
 			return nil
 		}
 		if wait := time.Until(start.Add(next.after)); wait > 0 {
-			if err := harness.Sleep(ctx, wait); err != nil {
+			if err := backoff.Pause(ctx, wait); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/scripts/bench/harness"
 )
 
@@ -54,7 +55,7 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	most, err := harness.MostBeside(20*time.Millisecond, func() error { return harness.Sleep(ctx, backlogTime) },
+	most, err := harness.MostBeside(20*time.Millisecond, func() error { return backoff.Pause(ctx, backlogTime) },
 		func() (float64, error) { return harness.ResidentMiB(c.Process.Pid) })
 	if err != nil {
 		return err

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"partneredge/edge/backoff"
 	"time"
-
-	"partneredge/scripts/bench/harness"
 )
 
 const (
@@ -43,7 +42,7 @@ func (b *bench) kills(ctx context.Context, d database) error {
 		return err
 	}
 	for began = time.Now(); arrived.Missing(maps.Keys(accepted)) > 0 && time.Since(began) < 30*time.Second; {
-		if err := harness.Sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := backoff.Pause(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -111,7 +111,7 @@ func (h *Handoff) next(ctx context.Context) (more bool, err error) {
 	if len(items) == 0 && errors.Is(err, outbox.ErrMoreBehind) {
 		// For as long as the disk took, some seconds at most: the outbox was locked meanwhile,
 		// and takes what waits to be added to it now.
-		backoff.Pause(ctx, min(time.Since(began), 5*time.Second))
+		_ = backoff.Pause(ctx, min(time.Since(began), 5*time.Second))
 		return true, nil
 	}
 	if len(items) == 0 {

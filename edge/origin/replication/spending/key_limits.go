@@ -136,7 +136,7 @@ func (k *keyLimits) renew(ctx context.Context) (more bool) {
 		return false
 	}
 	if _, err := k.look(ctx, ids, renewTime); err != nil {
-		backoff.Pause(ctx, lookAgain)
+		_ = backoff.Pause(ctx, lookAgain)
 		return false
 	}
 	return true

@@ -158,6 +158,6 @@ func (m *Merger) Run(ctx context.Context) {
 		if more {
 			again.Reset(shareAgain)
 		}
-		backoff.Pause(ctx, SharePause)
+		_ = backoff.Pause(ctx, SharePause)
 	}
 }
