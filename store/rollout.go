@@ -80,5 +80,11 @@ func (r *Rollout) Reached(stage int) int {
 	return PartOf(len(r.Nodes), r.Stages[stage])
 }
 
+// HeardBack reports whether a node that was heard last at a time, by the clock that all origins
+// share, was heard since it was ordered back, or never had to be.
+func (r *Rollout) HeardBack(i int, heard time.Time) bool {
+	return i >= r.Reached(r.Stage) || !heard.Before(r.BackSince)
+}
+
 // PartOf returns how many a percentage of some nodes is, rounded up.
 func PartOf(nodes, percent int) int { return (nodes*percent + 99) / 100 }

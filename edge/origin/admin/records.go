@@ -232,11 +232,11 @@ func toRolloutHead(r store.Rollout) adminapi.Rollout {
 
 func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
 	v := toRolloutHead(r)
-	reports, reached := a.Nodes.Enrolled(), r.Reached(r.Stage)
+	reports := a.Nodes.Enrolled()
 	for i, n := range r.Nodes {
 		at := reports[n.ID]
 		// A rollback that is over has heard the connected nodes, also if the clock was put back since.
-		heard := i >= reached || !a.Nodes.Shared(at.At).Before(r.BackSince) || at.Connected && r.State == store.RolledBack
+		heard := r.HeardBack(i, a.Nodes.Shared(at.At)) || at.Connected && r.State == store.RolledBack
 		one := toRolloutNode(r, n, at, heard)
 		node := a.Nodes.Report(n.ID).Node // a revoked one has a name, and no report
 		one.Name, one.Region = node.Name, node.Region

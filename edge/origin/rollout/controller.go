@@ -225,8 +225,7 @@ func (c *Controller) readPlans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.fleet.rolledBack = rolledBack
-	c.fleet.plan(active, wants)
+	c.fleet.plan(active, wants, rolledBack)
 	c.as = revision{}
 	if last.ID == as.rollout && last.Revision == as.number { // else a step came in between
 		c.as = as

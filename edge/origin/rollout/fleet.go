@@ -24,9 +24,9 @@ type fleet struct {
 
 func newFleet() *fleet { return &fleet{reports: make(map[string]replication.Report)} }
 
-// plan sets what the nodes are to run, for which it looks at all of them.
-func (f *fleet) plan(active *store.Rollout, wants map[string]string) {
-	f.active, f.wants = active, wants
+// plan sets what the nodes are to run and what was rolled back, for which it looks at all of them.
+func (f *fleet) plan(active *store.Rollout, wants map[string]string, rolledBack string) {
+	f.active, f.wants, f.rolledBack = active, wants, rolledBack
 	f.places, f.tally, f.disobedient = nil, nil, make(map[string]struct{})
 	if active != nil {
 		f.places = make(map[string]int, len(active.Nodes))

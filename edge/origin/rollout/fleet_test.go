@@ -166,16 +166,16 @@ func TestSumsAreFullCounts(t *testing.T) {
 			nodes = append(nodes, fmt.Sprint("node_", i))
 		}
 		f := newFleet()
-		f.plan(nil, nil)
+		f.plan(nil, nil, "")
 		marks, rollout := map[string]mark{}, ""
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0: // a step, by this or another origin
-				f.plan(anyPlan(t, nodes[:rapid.IntRange(1, len(nodes)).Draw(t, "listed")]), map[string]string{"": "old", nodes[0]: "other"})
+				f.plan(anyPlan(t, nodes[:rapid.IntRange(1, len(nodes)).Draw(t, "listed")]), map[string]string{"": "old", nodes[0]: "other"}, "")
 			case 1: // the origin starts again, and the window with it
 				heard, active, wants := f.reports, f.active, f.wants
 				f, marks = newFleet(), map[string]mark{}
-				f.plan(active, wants)
+				f.plan(active, wants, "")
 				for id, at := range heard {
 					f.hear(replication.Change{ID: id, Report: at, Enrolled: true})
 				}
@@ -230,7 +230,7 @@ func TestMixedNodes(t *testing.T) {
 	r := &store.Rollout{ID: "rol_1", Digest: "new", State: store.RollingOut, Stages: []int{50, 100}, Nodes: []store.RolloutNode{{ID: "a"}, {ID: "b"}}}
 	f.hear(report("a"))
 	f.hear(report("b"))
-	f.plan(r, nil)
+	f.plan(r, nil, "")
 	if mixed := f.watch.regions[""].mixed; mixed != 1 {
 		t.Errorf("%d nodes are mixed", mixed)
 	}
@@ -251,7 +251,7 @@ func TestOutageOfOneNode(t *testing.T) {
 		f := newFleet()
 		f.plan(&store.Rollout{
 			ID: "rol_1", Digest: "new", State: store.RollingOut, Stages: []int{50, 100}, Nodes: []store.RolloutNode{{ID: "a"}, {ID: "b"}},
-		}, nil)
+		}, nil, "")
 		for _, answered := range []uint64{1000, 2000} {
 			for _, id := range []string{"a", "b"} {
 				status := wire.Status{Running: &wire.ReleaseStatus{Digest: "old", Counts: &wire.ReleaseCounts{Traffic: wire.Traffic{Requests: answered}}}}
@@ -279,8 +279,7 @@ func TestAllLearnWhatWasRolledBack(t *testing.T) {
 		sent       bool
 	}{{"", &none, false}, {"", &bad, false}, {"bad", &none, true}, {"bad", &bad, false}, {"worse", &bad, true}, {"bad", old, false}} {
 		f := newFleet()
-		f.rolledBack = tt.rolledBack
-		f.plan(nil, map[string]string{"": "good"})
+		f.plan(nil, map[string]string{"": "good"}, tt.rolledBack)
 		f.hear(replication.Change{ID: "a", Enrolled: true, Report: replication.Report{
 			Connected: true, Status: wire.Status{Running: &wire.ReleaseStatus{Digest: "good"}, RolledBack: tt.noted},
 		}})

@@ -138,9 +138,9 @@ func isOver(r *store.Rollout, l look) bool {
 			return false
 		}
 	}
-	for _, n := range r.Nodes[:r.Reached(r.Stage)] {
+	for i, n := range r.Nodes {
 		at := l.reports[n.ID]
-		if heard := l.shared.Add(at.At.Sub(l.now)); at.Connected && heard.Before(r.BackSince) {
+		if at.Connected && !r.HeardBack(i, l.shared.Add(at.At.Sub(l.now))) {
 			return false // it may have been told to open the release since
 		}
 	}

@@ -51,7 +51,7 @@ func (s *served) restart() {
 
 func (s *served) plan() {
 	read := s.rollout
-	s.fleet.plan(&read, nil)
+	s.fleet.plan(&read, nil, "")
 }
 
 // answer has each node answer for a second.
