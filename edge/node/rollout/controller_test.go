@@ -237,7 +237,7 @@ func TestTriesWhatRanLast(t *testing.T) {
 			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "before")), log: slog.New(slog.DiscardHandler),
 			store: &releaseStore{kept: keptRelease{Digest: last.digest}}, opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
 		}
-		c.refuseLast(last.digest, "1.1.0", errNoKeys)
+		c.refuseFirst(last.digest, "1.1.0", errNoKeys)
 		c.step(t.Context())
 		if c.opening != nil || c.Refusal() == nil {
 			t.Fatal("it is tried at once, or in service")
@@ -359,7 +359,7 @@ func TestLongReasons(t *testing.T) {
 		"unavailable": func(c *Controller, err error) {
 			c.finish(opened{&opening{digest: "sha256:next", cancel: func() {}}, nil, fmt.Errorf("%w: %w", host.ErrUnavailable, err)})
 		},
-		"refused at the start": func(c *Controller, err error) { c.refuseLast("sha256:next", "1.1.0", err) },
+		"refused at the start": func(c *Controller, err error) { c.refuseFirst("sha256:next", "1.1.0", err) },
 	} {
 		c := &Controller{
 			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "running")), log: slog.New(slog.DiscardHandler),
@@ -401,7 +401,7 @@ func TestRemembersWhatRuns(t *testing.T) {
 			}
 		}
 		first := keptRelease{Digest: "first", Before: "earlier"}
-		c.refuseLast(first.Digest, "1.1.0", errNoKeys)
+		c.refuseFirst(first.Digest, "1.1.0", errNoKeys)
 		expect("the release that ran last is refused", first)
 		disk.Fail(durabletest.Rename, 1, syscall.ENOSPC)
 		c.obey(wire.Order{Run: "earlier"})

@@ -103,7 +103,7 @@ type Controller struct {
 	// run it. The release of the digest before ran before it.
 	settled    bool
 	before     string
-	rememberAt time.Time // when that is to be written down again, which failed; zero: it did not
+	rememberAt time.Time // when what a restart is to run is written down again; zero: it did not fail
 
 	triedSince time.Time      // since when the candidate answers requests
 	settleAt   time.Time      // when the runtime is to be settled; zero: it is
@@ -138,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 // may be killed before it has ended. It is called once; Run goes on to obey all other orders.
 func (c *Controller) Stopping() { close(c.stopping) }
 
-// openFirst opens what runs after the start. A release that is to run and cannot be opened is
+// openFirst opens what runs after the start. If the first that is to run cannot be opened, it is
 // noted as refused; where it cannot be read, the origin mends it.
 func (c *Controller) openFirst(ctx context.Context) (*deployment, error) {
 	for _, digest := range c.store.kept.RolledBack {
@@ -154,7 +154,7 @@ func (c *Controller) openFirst(ctx context.Context) (*deployment, error) {
 				return d, nil
 			}
 			if i == 0 {
-				c.refuseLast(digest, r.Version, err)
+				c.refuseFirst(digest, r.Version, err)
 			}
 		}
 		if ctx.Err() != nil {
@@ -168,10 +168,10 @@ func (c *Controller) openFirst(ctx context.Context) (*deployment, error) {
 	return c.loader.openFolder(ctx, c.cfg.Progress)
 }
 
-// refuseLast notes why the release that is to run after the start is refused. It is tried
+// refuseFirst notes why the release that is to run after the start is refused. It is tried
 // again like one that is ordered, until the origin orders something.
-func (c *Controller) refuseLast(digest, version string, why error) {
-	c.refusal = fmt.Errorf("release %s is to run since the start, and is refused: %w", version, why)
+func (c *Controller) refuseFirst(digest, version string, why error) {
+	c.refusal = fmt.Errorf("release %s was to run after the start, and is refused: %w", version, why)
 	c.candidate = &wire.ReleaseStatus{Digest: digest, Version: version, State: wire.ReleaseRefused, Reason: why.Error()}
 	c.order = &wire.Order{Run: digest}
 	c.refusedRun, c.retryAt = digest, time.Now().Add(c.refused.Next())

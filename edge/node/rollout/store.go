@@ -62,9 +62,9 @@ func (k keptRelease) next(digest, version, before string) keptRelease {
 // ran returns the digests of what ran, the last one first.
 func (k keptRelease) ran() []string { return append([]string{k.Digest, k.Before}, k.Earlier...) }
 
-// toRun returns the releases that a restart is to run, the second if the first cannot. The
-// modules of the node's own disk are to run if both cannot, and if they ran last: what ran
-// before them may have been rolled back.
+// toRun returns the releases that a restart is to run, the second if the first cannot, and the
+// modules of the node's own disk if both cannot. None is from before those ran: it may have been
+// rolled back.
 func (k keptRelease) toRun() (digests []string) {
 	for _, one := range k.ran() {
 		switch {
