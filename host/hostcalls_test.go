@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"strings"
@@ -284,7 +285,7 @@ func TestTimeThatEndsInACapability(t *testing.T) {
 		c.principal.Scopes = abi.AllScopes
 		pass(c, test.before)
 		if test.logs {
-			c.m.runtime.config.Log = slog.New(handlerDuring{slog.DiscardHandler, func() { pass(c, test.during) }})
+			c.m.runtime.config.Log = slog.New(slowLog{slog.NewTextHandler(io.Discard, nil), func() { pass(c, test.during) }})
 			c.writeLog(slog.LevelError, "module", []byte("text"))
 		} else {
 			c.op(abi.OpProfile, nil, nil)
@@ -303,16 +304,6 @@ func TestTimeThatEndsInACapability(t *testing.T) {
 		}
 	}
 }
-
-// handlerDuring takes time for each record.
-type handlerDuring struct {
-	slog.Handler
-	do func()
-}
-
-func (handlerDuring) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h handlerDuring) Handle(context.Context, slog.Record) error { h.do(); return nil }
 
 // TestCallThatEndsIsReportedOnce waits in a capability until the call's time is over, and
 // until its client is gone.

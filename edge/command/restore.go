@@ -73,7 +73,7 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	}
 	defer func() { err = errors.Join(err, remove()) }() // it is gone once renamed
 	if err := backup.Read(backup.Reader(ctx, in), work); err != nil {
-		return cmp.Or(ctx.Err(), err) // which says nothing of the file
+		return cmp.Or(ctx.Err(), err) // that it was ended says nothing against the file
 	}
 	if err := judgeKeys(work, log); err != nil {
 		return err

@@ -74,12 +74,8 @@ func defineTrigger(flags *pflag.FlagSet) handler {
 		fmt.Fprintf(c.stderr, "sending a sample of %s to %s, signed with %s\n", m.EventType, output.Plain(*to), key.origin)
 		p := localwebhook.NewPoster()
 		defer p.Close()
-		secrets := []string{key.text}
-		if *previous != "" {
-			secrets = append(secrets, *previous)
-		}
 		for range *repeat {
-			t := localwebhook.NewTry(m, time.Now().Add(-*age), secrets...)
+			t := localwebhook.NewTry(m, time.Now().Add(-*age), key.text, *previous)
 			if err := c.triggered(*to, t, p.Post(ctx, *to, t)); err != nil {
 				return err
 			}

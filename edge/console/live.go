@@ -16,7 +16,7 @@ const (
 	maxStreams   = 64
 	streamsOfOne = maxStreams / 2 // of whoever has logged in, so that nobody takes all of them
 	streamEvery  = 2 * time.Second
-	// readEvery is the age of a reading that is not shown again. It is less than a tick takes, for
+	// readEvery is the age at which a reading is made anew. It is less than a tick takes, for
 	// viewers do not come at even times.
 	readEvery  = streamEvery * 3 / 4
 	streamTime = 10 * time.Minute // until the page reconnects

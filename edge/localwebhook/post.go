@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,9 +45,10 @@ type Try struct {
 	Headers map[string]string
 }
 
-// NewTry signs a message as of a time, with each of secrets.
+// NewTry signs a message as of a time, with each of secrets that is not "".
 func NewTry(m webhook.Message, at time.Time, secrets ...string) Try {
 	id := store.NewID("dlv", at)
+	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return s == "" })
 	return Try{m, id, at, m.Headers(id, at, secrets...)}
 }
 

@@ -153,7 +153,7 @@ type KeyLimit struct {
 // KeyLimits reads the limits of keys, by id. Those that do not exist, are revoked or have
 // a damaged hash are left out.
 func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, error) {
-	asked := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return valid.Reference("key", id) != nil })
+	asked := valid.References(ids)
 	limits := make(map[string]KeyLimit)
 	err := db.Each(ctx, d.db, func(row db.Row) error {
 		var id string

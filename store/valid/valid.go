@@ -117,6 +117,11 @@ func Object(name string, data json.RawMessage) (json.RawMessage, error) {
 	return data, nil
 }
 
+// References returns those of some ids that a record can have.
+func References(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return Reference("", id) != nil })
+}
+
 // Reference returns ErrNotFound for an identifier that no record can have.
 func Reference(noun, id string) error {
 	if id == "" || len(id) > maxID || !Text(id) {

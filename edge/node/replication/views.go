@@ -52,7 +52,7 @@ func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, 
 	}
 	var list abi.Insights
 	if err := list.Parse(readOnly(frame)); err != nil {
-		return dst, fmt.Errorf("read held insights: %v", err) // not as the module's frame
+		return dst, fmt.Errorf("read held insights: %v", err) // not %w: host takes abi.ErrFrame for the module's fault
 	}
 	list.Items = newer(list.Items, since, min(limit, abi.MaxInsights))
 	return list.Append(dst), nil
@@ -76,7 +76,7 @@ func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, b
 	}
 	var list abi.Firings
 	if err := list.Parse(readOnly(frame)); err != nil {
-		return dst, fmt.Errorf("read held firings: %v", err) // not as the module's frame
+		return dst, fmt.Errorf("read held firings: %v", err) // not %w: host takes abi.ErrFrame for the module's fault
 	}
 	if older(&list, before, limit) {
 		return list.Append(dst), nil

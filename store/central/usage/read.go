@@ -2,7 +2,6 @@ package usage
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"partneredge/store"
@@ -32,7 +31,7 @@ func (u *Usage) KeyUsage(ctx context.Context, keyID string, since store.Day) ([]
 // KeyUses returns what each of some keys was used for since a day. Keys that are not
 // there are left out.
 func (u *Usage) KeyUses(ctx context.Context, ids []string, since store.Day) (map[string]store.KeyUse, error) {
-	asked := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return valid.Reference("key", id) != nil })
+	asked := valid.References(ids)
 	uses := make(map[string]store.KeyUse, len(asked))
 	if len(asked) == 0 {
 		return uses, nil

@@ -85,7 +85,7 @@ func (l *Limit) Wait(client netip.Addr, token [32]byte) time.Duration {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	bucket, now := l.network(client).bucket, l.now()
+	bucket, now := l.countOf(client).bucket, l.now()
 	reserved := bucket.ReserveN(now, 1)
 	defer reserved.CancelAt(now) // only Wrong spends
 	return reserved.DelayFrom(now)
@@ -116,7 +116,7 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 func (l *Limit) Wrong(client netip.Addr) (report int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, now := l.network(client), l.now()
+	one, now := l.countOf(client), l.now()
 	one.bucket.AllowN(now, 1)
 	one.wrong++
 	one.client = client
@@ -156,8 +156,8 @@ func (l *Limit) Reports() (named []Report, others int) {
 	return named, others
 }
 
-// network returns the count of a client's network.
-func (l *Limit) network(client netip.Addr) *count {
+// countOf returns the count of a client's network.
+func (l *Limit) countOf(client netip.Addr) *count {
 	own, site := network.Own(client), network.Site(client)
 	if one := l.networks[own]; one != nil {
 		return one
