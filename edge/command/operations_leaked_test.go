@@ -7,9 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/dev"
+	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -113,18 +117,73 @@ func TestOperationsLeaked(t *testing.T) {
 	}
 	h.do(block{kind: "env", host: "leaked", file: "/etc/edge/origin.env", text: "EDGE_FLAGS=--admin 127.0.0.1:8090 --nats-listen 127.0.0.1:4222\n"})
 	h.systemctl("leaked", "start", "edge-origin")
+	node, voided := h.leakedNATSKeys()
 	before, token := h.read("leaked", "var/lib/edge-origin/secrets.keys"), h.read("leaked", "var/lib/edge-origin/admin.token")
 	said := ""
 	for _, b := range operationsBlocks(t, leakedPage) {
 		if b.host == "leaked" {
-			b.text = strings.ReplaceAll(b.text, "WEBHOOK", "whs_leaked")
+			b.text = strings.NewReplacer("WEBHOOK", "whs_leaked", "NODE", node).Replace(b.text)
 			said += h.do(b)
 		}
 	}
+	h.connected("leaked", "local")
+	voided()
 	if secret := h.resealed("leaked", database, before, "whs_leaked"); !strings.Contains(said, secret+"\n") {
 		t.Errorf("the new secret is not printed: %s", said)
 	}
 	h.isRefused("leaked", token)
+}
+
+// leakedNATSKeys starts a node on the host "leaked" and returns its id. voided fails unless
+// the origin there has ended that enrolment, and refuses credentials of the node and of an
+// origin that were signed with the keys that it has now.
+func (h *hosts) leakedNATSKeys() (node string, voided func()) {
+	h.t.Helper()
+	h.do(block{kind: "sh", host: "leaked", text: "edge node enrol --name local --region local --out /etc/edge/node.creds --data /var/lib/edge-origin\n"})
+	h.do(block{kind: "env", host: "leaked", file: "/etc/edge/node.env", text: "EDGE_FLAGS=--region local --origin nats://127.0.0.1:4222 --listen 127.0.0.1:8080\n"})
+	h.systemctl("leaked", "start", "edge-node")
+	h.connected("leaked", "local")
+	admin, err := localClient(h.path("leaked", "var/lib/edge-origin"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var page adminapi.List[adminapi.Node]
+	if err := admin.Call(h.t.Context(), "GET", "/nodes", nil, &page); err != nil || len(page.Items) != 1 {
+		h.t.Fatalf("nodes: %+v, %v", page.Items, err)
+	}
+	node = page.Items[0].ID
+	stolen, err := natsauth.Open(h.path("leaked", "var/lib/edge-origin/nats"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ofOrigin, err := stolen.OriginUser()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ofNode := h.read("leaked", "etc/edge/node.creds")
+	return node, func() {
+		h.t.Helper()
+		for who, credentials := range map[string]string{"an origin": ofOrigin, "the node": ofNode} {
+			conn, err := nats.Connect("nats://"+h.port("leaked:4222"), nats.UserCredentialBytes([]byte(credentials)), nats.Timeout(time.Minute))
+			if !errors.Is(err, nats.ErrAuthorization) {
+				h.t.Errorf("with the leaked keys %s is answered %v", who, err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+		}
+		if admin, err = localClient(h.path("leaked", "var/lib/edge-origin")); err != nil { // the token is another
+			h.t.Fatal(err)
+		}
+		if err := admin.Call(h.t.Context(), "GET", "/nodes", nil, &page); err != nil {
+			h.t.Fatal(err)
+		}
+		for _, n := range page.Items {
+			if n.RevokedAt.IsZero() == (n.ID == node) {
+				h.t.Errorf("node %s was revoked at %v", n.ID, n.RevokedAt)
+			}
+		}
+	}
 }
 
 // rotateSecrets replaces the secrets of many origins as OPERATIONS.md says, and holds that
