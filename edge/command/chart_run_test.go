@@ -269,14 +269,21 @@ func (k *kubernetes) probe(set object, pod string) {
 // restoreBackup puts the backup back onto a new claim as the page says.
 func (k *kubernetes) restoreBackup() {
 	k.t.Helper()
+	if err := os.WriteFile(filepath.Join(k.dir, "tombstones.json"), []byte(`[{"id":"lead_gone","deleted_at":"2026-01-31T12:00:00Z"}]`), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	said := ""
 	for _, b := range operationsBlocks(k.t, "Kubernetes") {
 		switch {
 		case b.host != "kuberestore":
 		case b.kind == "sh":
-			k.do(b.text)
+			said += k.do(b.text)
 		default:
 			k.restore = byIdentity(k.t, readYAML(k.t, []byte(b.text)))["Pod edge-restore"]
 		}
+	}
+	if !strings.Contains(said, "applied  1") {
+		k.t.Errorf("no tombstone is applied after a restore: %s", said)
 	}
 	if want := k.objects["StatefulSet edge-origin"].object("spec", "template", "spec", "securityContext"); !reflect.DeepEqual(k.restore.object("spec", "securityContext"), want) {
 		k.t.Errorf("a backup is put back by a pod with another securityContext than %v", want)

@@ -39,8 +39,17 @@ func TestOperationsOneMachine(t *testing.T) {
 		}
 	}
 	h.operators()
+	if err := os.WriteFile(h.path("one", "var/backups/tombstones.json"), []byte(`[{"id":"lead_gone","deleted_at":"2026-01-31T12:00:00Z"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said = ""
 	for _, b := range operationsBlocks(t, "Backup and restore") {
-		h.do(b)
+		said += h.do(b)
+	}
+	for _, want := range []string{"enrol again the nodes and regions' servers", "applied  1"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("a restore does not say %q: %s", want, said)
+		}
 	}
 	h.connected("one", "local")
 }

@@ -40,7 +40,10 @@ func newRestore() *cobra.Command {
 			return fmt.Errorf("restoring: %w", err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "edge restore: %s\n", dir)
-		fmt.Fprintln(cmd.ErrOrStderr(), "What came after the backup is not in it: revoke again the keys, tokens and nodes that were revoked since.")
+		fmt.Fprintln(cmd.ErrOrStderr(), `What came after the backup is not in it. Once the origin is started:
+- revoke again the keys, tokens, nodes and regions' servers that were revoked since
+- enrol again the nodes and regions' servers that were enrolled since
+- delete again what was deleted since: edge tombstone apply FILE`)
 		return nil
 	})
 	flags := cmd.Flags()
