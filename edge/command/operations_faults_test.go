@@ -176,11 +176,20 @@ func TestWhenAKeyIsLeaked(t *testing.T) {
 		}
 		return key.Usage != nil && key.Usage.Requests >= 3 && !key.Usage.LastUsedAt.IsZero()
 	})
-	// One that was revoked is not rotated any more.
-	said := do("When a key is leaked", "rotate KEY", "rotate "+rotated.Key.ID, "KEY", leaked.Key.ID, "ACCOUNT", s.account, "WEBHOOK", thief.Subscription.ID)
+	// One that was rotated is not rotated any more.
+	said := do("When a key is leaked", "rotate KEY --grace 1h", "rotate "+rotated.Key.ID+" --grace 1h", "KEY", leaked.Key.ID, "ACCOUNT", s.account, "WEBHOOK", thief.Subscription.ID)
 	for _, want := range []string{leaked.Key.ID, thief.Subscription.ID + "  https://1.1.1.1/thief", "target_url  https://1.1.1.1/thief", "svc_live_", "key.rotate", "key.revoke", stolen[0]} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page does not say %q: %s", want, said)
+		}
+	}
+	var keys adminapi.List[adminapi.Key]
+	if err := s.admin.Call(t.Context(), "GET", "/accounts/"+s.account+"/keys", nil, &keys); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys.Items {
+		if key.RateLimit != 100_000 {
+			t.Errorf("the page makes a key of %d requests a minute in place of one of 100000", key.RateLimit)
 		}
 	}
 	days := []string{used.Format(time.DateOnly) + "  ", time.Now().UTC().Format(time.DateOnly) + "  "} // midnight may lie between

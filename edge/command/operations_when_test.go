@@ -57,7 +57,7 @@ func TestOperationsWhen(t *testing.T) {
 	var keys adminapi.List[adminapi.Key]
 	call("GET", "/accounts/"+ready.AccountID+"/keys", nil, &keys)
 	live := slices.IndexFunc(keys.Items, func(k adminapi.Key) bool { return k.Environment == "live" })
-	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "rotate KEY", "rotate "+keys.Items[1-live].ID, "KEY", keys.Items[live].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
+	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "rotate KEY --grace 1h", "rotate "+keys.Items[1-live].ID+" --grace 1h", "KEY", keys.Items[live].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
 		"TRY", delivered.Items[0].Tries[0].ID, "revoke WEBHOOK", "revoke "+stolen, "WEBHOOK", delivered.Items[0].SubscriptionID)
 	for section, want := range map[string]string{
 		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "", "When a key expires": "",
