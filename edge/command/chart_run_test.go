@@ -41,9 +41,11 @@ helm() {
 edge() { "$PROGRAM" "$@"; }
 kubectl() {
 	case "$1 $2 $3" in
-	"rollout status deployment/edge-origin" | "delete pod edge-restore" | "scale statefulset/edge-origin --replicas=1") ;;
+	"rollout status deployment/edge-origin" | "delete pod edge-restore" | "delete pod edge-secrets" | "scale statefulset/edge-origin --replicas=1") ;;
 	"delete pvc data-edge-origin-0") rm -r "$CLAIM" ;;
 	"exec -i edge-restore") test "$4 $5 $6" = "-c upload --"; shift 6; "$@" ;;
+	"exec edge-secrets --") shift 3; "$@" ;;
+	"exec -i edge-secrets") test "$4" = --; shift 4; "$@" ;;
 	"exec $POD --") test "$4" = /usr/bin/edge; shift 4; "$PROGRAM" "$@" ;;
 	"create secret generic")
 		mkdir "$SECRETS/$4"; into=$SECRETS/$4; shift 4
@@ -93,10 +95,12 @@ func (k *kubernetes) cluster(words []string) func() {
 		return k.up[strings.TrimPrefix(words[3], "pod/")].terminate
 	case strings.HasPrefix(command, "kubectl scale ") && strings.HasSuffix(command, "=0"):
 		return func() {} // its pods end; above
-	case strings.HasPrefix(command, "kubectl apply -f "):
+	case command == "kubectl apply -f restore.yaml":
 		return func() { k.claim(k.restore) }
 	case strings.HasSuffix(command, "=Succeeded pod/edge-restore --timeout=10m"):
 		return func() { k.runToEnd(k.restore) }
+	case command == "kubectl apply -f secrets.yaml", strings.HasPrefix(command, "kubectl wait --for=condition=Ready "):
+		return func() {} // its container is this machine
 	}
 	return nil
 }
@@ -291,6 +295,36 @@ func (k *kubernetes) restoreBackup() {
 	k.hasNodes()
 }
 
+// replaceSecrets replaces the files of the origin that are leaked as the page says.
+func (k *kubernetes) replaceSecrets() {
+	k.t.Helper()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(k.data, name))
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		return string(text)
+	}
+	token, keys, pods := read(adminTokenFile), read(secretsFile), 0
+	for _, b := range operationsBlocks(k.t, "Kubernetes") {
+		switch {
+		case b.host != "kubesecrets":
+		case b.kind == "sh":
+			k.do(b.text)
+		default:
+			pods++
+			pod := byIdentity(k.t, readYAML(k.t, []byte(b.text)))["Pod edge-secrets"]
+			if !reflect.DeepEqual(pod.object("spec", "securityContext"), k.restore.object("spec", "securityContext")) {
+				k.t.Error("the pod that replaces secrets has another securityContext than the one that restores")
+			}
+		}
+	}
+	if now := read(secretsFile); pods != 1 || strings.Count(now, "\n") != 1 || strings.Contains(keys, now) || read(adminTokenFile) == token {
+		k.t.Errorf("%d pods replace the secrets; secrets.keys has %d lines, the token is another: %t", pods, strings.Count(now, "\n"), read(adminTokenFile) != token)
+	}
+	k.hasNodes()
+}
+
 // hasNodes waits until the origin hears both nodes.
 func (k *kubernetes) hasNodes() {
 	k.t.Helper()
@@ -316,7 +350,7 @@ func TestOperationsKubernetes(t *testing.T) {
 	}
 	var said string
 	for _, b := range operationsBlocks(t, "Kubernetes") {
-		if b.host == "kubemany" || b.host == "kubepostgres" || b.host == "kuberestore" {
+		if b.host == "kubemany" || b.host == "kubepostgres" || b.host == "kuberestore" || b.host == "kubesecrets" {
 			continue // below, once there is what they are for
 		}
 		if b.kind == "sh" {
@@ -354,6 +388,7 @@ func TestOperationsKubernetes(t *testing.T) {
 		t.Errorf("of the backup there is no origin: %s", out)
 	}
 	k.restoreBackup()
+	k.replaceSecrets()
 	many := holdKeys(t, filepath.Join(k.dir, "secrets", "edge-origin-keys"), filepath.Join(k.dir, "keys"))
 	said = ""
 	for _, b := range operationsBlocks(t, "Kubernetes") {

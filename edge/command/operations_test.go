@@ -238,6 +238,7 @@ func TestOperationsContainers(t *testing.T) {
 	modules, cache := testFiles.get(t)
 	dir, database := t.TempDir(), centraltest.Postgres(t)
 	var origin originReady
+	var running *process
 	start := func(service string) {
 		t.Helper()
 		data := filepath.Join(dir, service)
@@ -248,7 +249,9 @@ func TestOperationsContainers(t *testing.T) {
 			}
 			word = strings.NewReplacer("/var/lib/edge", data, "/etc/edge/node.creds", filepath.Join(dir, service+".creds"),
 				"/etc/edge/release.pub", filepath.Join(dir, "release.pub"), containersDatabase, database, "nats://origin:4222", origin.NATSURL).Replace(word)
-			if strings.HasPrefix(word, "0.0.0.0:") {
+			if word == "0.0.0.0:4222" && origin.NATSURL != "" { // where the nodes look for it
+				word = strings.TrimPrefix(origin.NATSURL, "nats://")
+			} else if strings.HasPrefix(word, "0.0.0.0:") {
 				word = "127.0.0.1:0"
 			}
 			args = append(args, word)
@@ -257,8 +260,21 @@ func TestOperationsContainers(t *testing.T) {
 		if args[0] == "node" {
 			ready, args = new(nodeReady), append(args, "--modules", modules, "--cache", cache)
 		}
-		startProgram(t, testFiles.program(t), filepath.Join(data, args[0]+".json"), ready, args...)
+		p := startProgram(t, testFiles.program(t), filepath.Join(data, args[0]+".json"), ready, args...)
+		if service == "origin" {
+			running = p
+		}
 	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, "origin", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var token, keys string // before they are replaced
+	inContainer := regexp.MustCompile(`docker run .* busybox:1\.37 `)
 	said := ""
 	for _, b := range operationsBlocks(t, "Containers") {
 		for line := range strings.Lines(b.text) {
@@ -272,7 +288,9 @@ func TestOperationsContainers(t *testing.T) {
 						t.Errorf("%s: there is no such file", strings.TrimSpace(line))
 					}
 				}
-			case strings.HasPrefix(line, "(umask 077; "), strings.HasPrefix(line, "build/edge "):
+			case strings.HasPrefix(line, "origin=$("): // of whose volumes; here it is a folder
+			case strings.HasPrefix(line, "(umask 077; "), strings.HasPrefix(line, "build/edge "), inContainer.MatchString(line):
+				line = inContainer.ReplaceAllString(line, "")
 				line = strings.NewReplacer("build/edge ", testFiles.program(t)+" ", " edge/", " "+dir+"/", "build/modules", modules,
 					"/var/lib/edge", filepath.Join(dir, "origin"), "http://127.0.0.1:8090", origin.AdminURL).Replace(line)
 				out, err := exec.Command("sh", "-euc", line).CombinedOutput()
@@ -282,6 +300,9 @@ func TestOperationsContainers(t *testing.T) {
 				said += string(out)
 			case isCompose && command == "up -d --wait origin":
 				start("origin")
+			case isCompose && command == "stop origin":
+				token, keys = read(adminTokenFile), read(secretsFile)
+				running.terminate()
 			case isCompose && command == "up -d":
 				start("eu")
 				start("us")
@@ -292,6 +313,9 @@ func TestOperationsContainers(t *testing.T) {
 	}
 	if !strings.Contains(said, "serving  2 of 2 nodes") {
 		t.Errorf("the nodes do not run the release: %s", said)
+	}
+	if now := read(secretsFile); token == "" || read(adminTokenFile) == token || strings.Count(now, "\n") != 1 || strings.Contains(keys, now) {
+		t.Errorf("the secrets of the origin are not replaced: %d lines of secrets.keys", strings.Count(now, "\n"))
 	}
 	password, err := os.ReadFile(filepath.Join(dir, "postgres.password"))
 	if err != nil {
