@@ -86,6 +86,8 @@ type Config struct {
 	transport http.RoundTripper // for tests; nil: newTransport
 	// bodyTime bounds the reading of an answer's body once its status is known. Default 2 s.
 	bodyTime time.Duration
+	// connectionAge is how long connections are given new requests. Default 5 min.
+	connectionAge time.Duration
 	// endLeasesFor is the least time that Stop takes to end leases, where that takes so
 	// long. Default 2 s.
 	endLeasesFor time.Duration
@@ -121,6 +123,7 @@ func (c *Config) fill() error {
 	}
 	orDefault(&c.Timeout, DefaultTimeout)
 	orDefault(&c.bodyTime, 2*time.Second)
+	orDefault(&c.connectionAge, 5*time.Minute)
 	orDefault(&c.endLeasesFor, 2*time.Second)
 	orDefault(&c.SlowAfter, time.Second)
 	orDefault(&c.HoldMost, 3*time.Second)

@@ -98,7 +98,7 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 		if err != nil {
 			return nil, fmt.Errorf("start webhook sender: %w", err)
 		}
-		s.transport = transport
+		s.transport = newAging(transport, c.connectionAge)
 		warnOfNoRoots(c)
 	}
 	if !c.newOwner { // what a killed process of this name held
@@ -176,7 +176,7 @@ func (s *Sender) stop(ctx context.Context) error {
 	atLeast := time.AfterFunc(s.c.endLeasesFor, func() { context.AfterFunc(ctx, cancel) })
 	defer atLeast.Stop()
 	_, unleased := s.c.Store.EndLeases(ending, s.c.Owner)
-	if t, ok := s.transport.(*http.Transport); ok {
+	if t, ok := s.transport.(*aging); ok {
 		t.CloseIdleConnections()
 	}
 	if err := errors.Join(err, unleased); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -58,6 +59,56 @@ func newTransport(c Config) (*http.Transport, error) {
 		MaxResponseHeaderBytes: headersMost,
 		DisableCompression:     true, // what is kept is what was sent
 	}, nil
+}
+
+// aging is a transport whose connections get no new requests once they have an age: a busy
+// one would else last forever, and with it the address that its endpoint's name once had.
+type aging struct {
+	age time.Duration
+
+	mu      sync.Mutex
+	current *generation
+}
+
+// generation is a transport whose connections grow old together.
+type generation struct {
+	*http.Transport
+	began time.Time
+	calls sync.WaitGroup
+}
+
+func newAging(first *http.Transport, age time.Duration) *aging {
+	return &aging{age: age, current: &generation{Transport: first, began: time.Now()}}
+}
+
+// RoundTrip makes a call over a connection that is young enough, or a new one.
+func (a *aging) RoundTrip(r *http.Request) (*http.Response, error) {
+	g := a.enter()
+	defer g.calls.Done()
+	return g.Transport.RoundTrip(r)
+}
+
+// enter adds a call to the generation of now. The one before closes its idle connections when
+// its last call has ended, not earlier: one that was just dialled for a call is idle as well.
+func (a *aging) enter() *generation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old := a.current; time.Since(old.began) >= a.age {
+		a.current = &generation{Transport: old.Clone(), began: time.Now()} // with its TLS sessions
+		go func() {
+			old.calls.Wait()
+			old.CloseIdleConnections()
+		}()
+	}
+	a.current.calls.Add(1)
+	return a.current
+}
+
+// CloseIdleConnections closes the connections of now that have no call.
+func (a *aging) CloseIdleConnections() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.current.CloseIdleConnections()
 }
 
 // net/http makes a request again over another connection, as often as the endpoint
