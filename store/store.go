@@ -202,7 +202,7 @@ type Event struct {
 type State string
 
 // States of a delivery. StatePending becomes one of the others by itself. An operator's
-// retry makes StateDelivered and StateDead pending again; StateCancelled stays.
+// retry makes each of the others pending again; a recovery StateDead alone.
 const (
 	StatePending   State = "pending"
 	StateDelivered State = "delivered"

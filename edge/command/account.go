@@ -43,7 +43,7 @@ func newAccount() *cobra.Command {
 		patch("live", "switch an account live: its events are delivered", "live"),
 		newAdminCommand("export ACCOUNT", "write all that is kept of an account as JSON lines", defineAccountExport),
 		newAdminCommand("delete ACCOUNT", "delete an account and all that is kept of it, for good", defineAccountDelete),
-		patch("setup", "set an account to setup: its events are silenced", "setup"),
+		patch("setup", "set an account to setup: its events are silenced, and deliveries that fall due meanwhile are cancelled", "setup"),
 	)
 }
 

@@ -165,7 +165,7 @@ func setMode(v *visit) (notice, string, error) {
 	if *mode == "live" {
 		return notice{Text: "The account is live: events are delivered from now on."}, to, err
 	}
-	return notice{Text: "The account is in setup: events are silenced, waiting deliveries are cancelled."}, to, err
+	return notice{Text: "The account is in setup: its events are silenced, and deliveries that fall due meanwhile are cancelled."}, to, err
 }
 
 func createKey(v *visit) (notice, string, error) {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -31,10 +32,10 @@ func (f *fixture) tries(d store.Delivery) []store.Attempt {
 	return tries
 }
 
-// What waits when a subscription is revoked, or its account leaves live mode,
-// is not sent.
+// What waits when a subscription is revoked, or its account leaves live mode, is not sent:
+// in the second case not until the account is live again, and an operator retries it.
 func TestQueuedIsCancelled(t *testing.T) {
-	setup := store.ModeSetup
+	setup, live := store.ModeSetup, store.ModeLive
 	for name, end := range map[string]func(*fixture, store.Subscription) error{
 		"revoked": func(f *fixture, s store.Subscription) error {
 			_, err := f.db.RevokeSubscription(f.t.Context(), f.account, s.ID)
@@ -78,6 +79,18 @@ func TestQueuedIsCancelled(t *testing.T) {
 				if n := endpoint.count(); n != 1 {
 					t.Errorf("%d requests, want the one that was under way", n)
 				}
+				_, _, err := f.db.UpdateAccount(t.Context(), f.account, central.AccountPatch{Mode: &live})
+				must(t, err)
+				_, err = f.db.RetryDelivery(t.Context(), f.state(waiting[0], store.StateCancelled).ID)
+				if name == "revoked" {
+					if !errors.Is(err, store.ErrConflict) {
+						t.Errorf("a retry for a revoked subscription: %v", err)
+					}
+					return
+				}
+				must(t, err)
+				f.state(waiting[0], store.StateDelivered)
+				f.state(waiting[1], store.StateCancelled)
 			})
 		})
 	}

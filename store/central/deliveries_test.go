@@ -187,8 +187,13 @@ func TestDeliveryLife(t *testing.T) {
 			t.Errorf("claim after a retry: %+v", c)
 		}
 		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{{State: store.StateCancelled, Attempt: store.Attempt{DeliveryID: c.ID}}}))
-		_, err := q.RetryDelivery(ctx, c.ID)
-		wantErr(t, err, store.ErrConflict)
+		delete(q.held, c.ID)
+		if d := must(q.RetryDelivery(ctx, c.ID))(t); d.State != store.StatePending || d.Attempts != 2 {
+			t.Errorf("retried once it was cancelled: %+v", d)
+		}
+		if claims := q.claim(t, 10); len(claims) != 1 || claims[0].ID != c.ID || claims[0].Tries != 0 {
+			t.Errorf("claimed once it was cancelled: %+v", claims)
+		}
 		if n := len(must(q.Attempts(ctx, c.ID))(t)); n != 2 {
 			t.Errorf("%d attempts, want 2", n)
 		}
@@ -290,6 +295,8 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 		if noError(t, err); len(cancelled) != 3 {
 			t.Errorf("cancelled %+v", cancelled)
 		}
+		_, err = q.RetryDelivery(ctx, cancelled[0].ID)
+		wantErr(t, err, store.ErrConflict)
 		q.record(t, store.StateDelivered, 0, held...) // the try was under way
 		for _, c := range held {
 			want := store.StateDelivered

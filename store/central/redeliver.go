@@ -12,10 +12,10 @@ import (
 	"partneredge/store/valid"
 )
 
-// RetryDelivery queues a delivered or dead delivery once more, and makes one that
-// waits for its next try due at once. One that is due already stays as it is, so
-// asking twice is asking once. ErrConflict when it was cancelled, its
-// subscription is revoked, or its account is not live.
+// RetryDelivery queues a delivered, dead or cancelled delivery once more, and makes one
+// that waits for its next try due at once. One that is due already stays as it is, so
+// asking twice is asking once. ErrConflict when its subscription is revoked, or its
+// account is not live.
 func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, error) {
 	const op = "retry delivery"
 	delivery, err := d.Delivery(ctx, id)

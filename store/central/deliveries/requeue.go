@@ -17,11 +17,11 @@ func (b *Batch) requeue() string {
 		b.store.written() + ` `
 }
 
-// Retry queues a delivered or dead delivery once more, and makes one that waits
-// for its next try due at once. It returns the state before; changed is false
-// for a delivery that is due already, which stays as it is. ErrConflict when it
-// was cancelled, its subscription is revoked, or its account is not live. The
-// transaction must hold the account.
+// Retry queues a delivered, dead or cancelled delivery once more, and makes one that
+// waits for its next try due at once. It returns the state before; changed is false
+// for a delivery that is due already, which stays as it is. ErrConflict when its
+// subscription is revoked, or its account is not live. The transaction must hold the
+// account.
 func (b *Batch) Retry(ctx context.Context, id string) (before store.State, changed bool, err error) {
 	var subscription string
 	if err := b.tx.Get(ctx, `SELECT state, subscription_id FROM deliveries WHERE id = ?`, []any{id}, &before, &subscription); err != nil {
@@ -32,14 +32,11 @@ func (b *Batch) Retry(ctx context.Context, id string) (before store.State, chang
 	}
 	now := store.Micros(b.tx.Now())
 	var touched int64
-	switch before {
-	case store.StatePending: // what a sender holds is leased, or was due before
+	if before == store.StatePending { // what a sender holds is leased, or was due before
 		touched, err = b.tx.Exec(ctx, `UPDATE deliveries SET next_at = ?, due_at = ?, updated_at = ?`+b.store.written()+`
 			WHERE id = ? AND state = 'pending' AND lease_owner = '' AND next_at > ?`, now, now, now, id, now)
-	case store.StateCancelled:
-		return before, false, fmt.Errorf("%w: the delivery is cancelled", store.ErrConflict)
-	default:
-		touched, err = b.tx.Exec(ctx, b.requeue()+`WHERE id = ? AND state IN ('delivered', 'dead')`, now, now, now, id)
+	} else {
+		touched, err = b.tx.Exec(ctx, b.requeue()+`WHERE id = ? AND state <> 'pending'`, now, now, now, id)
 	}
 	b.requeues(subscription, now, touched)
 	return before, touched > 0, err
