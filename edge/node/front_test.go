@@ -170,22 +170,28 @@ func TestManyHeadersHaveABound(t *testing.T) {
 func TestWhatIsNoRequest(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, config(t, newOrigin(t)))
+	guide := string(must(os.ReadFile("openapi/guide/errors.md"))(t))
 	const unauthorized = `{"error":"unauthorized","reason":"missing_bearer_token"}`
 	for text, want := range map[string]struct {
 		status int
 		body   string
 	}{
-		"OPTIONS * HTTP/1.1\r\nHost: x":                                         {401, unauthorized},
-		"GET /api/v2/public/webhooks/100%25 HTTP/1.1\r\nHost: x":                {401, unauthorized},
-		"GET /api/v2/public/webhooks/100% HTTP/1.1\r\nHost: x":                  {400, "400 Bad Request"},
-		"GET /api/v2/public/agents/me HTTP/1.1":                                 {400, "400 Bad Request: missing required Host header"},
-		"GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nExpect: a-miracle": {417, ""},
+		"OPTIONS * HTTP/1.1\r\nHost: x":                                            {401, unauthorized},
+		"GET /api/v2/public/webhooks/100%25 HTTP/1.1\r\nHost: x":                   {401, unauthorized},
+		"GET /api/v2/public/webhooks/100% HTTP/1.1\r\nHost: x":                     {400, "400 Bad Request"},
+		"GET /api/v2/public/agents/me HTTP/1.1":                                    {400, "400 Bad Request: missing required Host header"},
+		"GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nExpect: a-miracle":    {417, ""},
+		"GET /api/v2/public/agents/me HTTP/3.0\r\nHost: x":                         {505, "505 HTTP Version Not Supported: unsupported protocol version"},
+		"POST /api/v2/public/leads HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip": {501, "Unsupported transfer encoding"},
 	} {
 		conn := must(net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://")))(t)
 		must(conn.Write([]byte(text + "\r\nConnection: close\r\n\r\n")))(t)
 		resp := must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		if body := must(io.ReadAll(resp.Body))(t); resp.StatusCode != want.status || string(body) != want.body {
 			t.Errorf("%q: status %d, %s", text, resp.StatusCode, body)
+		}
+		if want.status != 401 && !strings.Contains(guide, fmt.Sprintf("`%d`", want.status)) {
+			t.Errorf("the guide does not say that %q gets %d", text, want.status)
 		}
 		_ = resp.Body.Close()
 		_ = conn.Close()

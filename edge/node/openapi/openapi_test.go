@@ -228,6 +228,19 @@ func TestCursorIsText(t *testing.T) {
 	}
 }
 
+// TestAgeOfReads holds that the document has the header Age, which says by how much a read may
+// be behind, at each answer that reads.
+func TestAgeOfReads(t *testing.T) {
+	for _, o := range document(t).Operations {
+		for status, answer := range o.Responses {
+			has := slices.ContainsFunc(answer.Headers, func(h *openapitest.Parameter) bool { return h.Name == "Age" && !h.Required })
+			if reads := o.Method == "GET" && status == "200"; has != reads {
+				t.Errorf("%s %s, %s: the document has Age: %t", o.Method, o.Path, status, has)
+			}
+		}
+	}
+}
+
 func TestEventsOfTheDocument(t *testing.T) {
 	events := document(t).Events
 	want := []string{
