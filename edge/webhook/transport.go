@@ -74,7 +74,7 @@ type aging struct {
 type generation struct {
 	*http.Transport
 	began time.Time
-	calls sync.WaitGroup
+	calls int // under way
 }
 
 func newAging(first *http.Transport, age time.Duration) *aging {
@@ -84,24 +84,36 @@ func newAging(first *http.Transport, age time.Duration) *aging {
 // RoundTrip makes a call over a connection that is young enough, or a new one.
 func (a *aging) RoundTrip(r *http.Request) (*http.Response, error) {
 	g := a.enter()
-	defer g.calls.Done()
+	defer a.leave(g)
 	return g.Transport.RoundTrip(r)
 }
 
-// enter adds a call to the generation of now. The one before closes its idle connections when
-// its last call has ended, not earlier: one that was just dialled for a call is idle as well.
+// enter adds a call to the generation of now.
 func (a *aging) enter() *generation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if old := a.current; time.Since(old.began) >= a.age {
 		a.current = &generation{Transport: old.Clone(), began: time.Now()} // with its TLS sessions
-		go func() {
-			old.calls.Wait()
-			old.CloseIdleConnections()
-		}()
+		a.closeIdle(old)
 	}
-	a.current.calls.Add(1)
+	a.current.calls++
 	return a.current
+}
+
+// leave ends a call.
+func (a *aging) leave(g *generation) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g.calls--
+	a.closeIdle(g)
+}
+
+// closeIdle closes the idle connections of an old generation whose last call has ended, not
+// earlier: one that was just dialled for a call is idle as well. a.mu is held.
+func (a *aging) closeIdle(g *generation) {
+	if g != a.current && g.calls == 0 {
+		g.CloseIdleConnections()
+	}
 }
 
 // CloseIdleConnections closes the connections of now that have no call.
