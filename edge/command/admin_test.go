@@ -146,6 +146,7 @@ func TestInterruptedQuestions(t *testing.T) {
 		origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			interrupt()
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // or the answer might still be read
 		}))
 		token := written(t, filepath.Join(t.TempDir(), "token"), []byte("secret"))
 		var stdout, stderr bytes.Buffer

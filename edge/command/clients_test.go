@@ -264,6 +264,7 @@ urllib.request.urlopen, time.sleep = opening, sleep
 		switch r.Header.Get("X-Attempt") {
 		case "0":
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // or the answer might still be read
 		case "1":
 			panic(http.ErrAbortHandler)
 		case "2":
