@@ -125,12 +125,12 @@ func (s *Sender) unlease(q *queue, i *item, now time.Time) {
 	s.dueLater(q, now)
 }
 
-// cancel drops all items of q, whose endpoint may not be sent to. Those that were made after
-// it was read are claimed again, with another reading. s.mu is held.
+// cancel drops all items of q, whose endpoint may not be sent to. Those that were made or became
+// due after it was read are claimed again, with another reading. s.mu is held.
 func (s *Sender) cancel(q *queue, now time.Time) {
 	for q.items.len() > 0 {
 		i := q.items.pop()
-		if i.CreatedAt.After(q.endpoint.readAt) {
+		if i.CreatedAt.After(q.endpoint.readAt) || i.NextAt.After(q.endpoint.readAt) {
 			s.unlease(q, i, now)
 			continue
 		}

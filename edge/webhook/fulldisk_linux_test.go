@@ -24,6 +24,7 @@ func TestFullDisk(t *testing.T) {
 		select {
 		case <-answer:
 		case <-q.Context().Done():
+			gone(q)
 		}
 	})
 	log := &logtest.Buffer{}

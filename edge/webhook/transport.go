@@ -68,6 +68,7 @@ type aging struct {
 
 	mu      sync.Mutex
 	current *generation
+	closing sync.WaitGroup // of idle connections of old generations
 }
 
 // generation is a transport whose connections grow old together.
@@ -108,19 +109,20 @@ func (a *aging) leave(g *generation) {
 	a.closeIdle(g)
 }
 
-// closeIdle closes the idle connections of an old generation whose last call has ended, not
-// earlier: one that was just dialled for a call is idle as well. a.mu is held.
+// closeIdle begins to close the idle connections of an old generation whose last call has ended,
+// not earlier: one that was just dialled for a call is idle as well. That takes 5 s for each whose
+// endpoint does not read. One of HTTP/2 may not be idle yet, and closes when it has been for long.
+// a.mu is held.
 func (a *aging) closeIdle(g *generation) {
 	if g != a.current && g.calls == 0 {
-		g.CloseIdleConnections()
+		a.closing.Go(g.CloseIdleConnections)
 	}
 }
 
-// CloseIdleConnections closes the connections of now that have no call.
+// CloseIdleConnections closes the connections that have no call. No call begins any more.
 func (a *aging) CloseIdleConnections() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.current.CloseIdleConnections()
+	a.closing.Wait()
 }
 
 // net/http makes a request again over another connection, as often as the endpoint
