@@ -331,7 +331,7 @@ func (c *Controller) remember(running *deployment) bool {
 	return err == nil
 }
 
-// note tells the origin that no restart runs what was rolled back.
+// note has the status say that no restart runs what was rolled back.
 func (c *Controller) note(rolledBack string) {
 	c.mu.Lock()
 	changed := c.noted != rolledBack
