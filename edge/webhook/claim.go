@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/store/central/deliveries"
 )
 
@@ -284,7 +285,7 @@ func (s *Sender) scanLoop(ctx context.Context) {
 				rest = took
 			}
 		}
-		if !wait(ctx, nil, max(scanPause, rest)) || !wait(ctx, s.scanNow, max(poll, 0)) {
+		if backoff.Pause(ctx, max(scanPause, rest)) != nil || !wait(ctx, s.scanNow, max(poll, 0)) {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/store"
 	"partneredge/store/central/deliveries"
 )
@@ -32,7 +33,7 @@ func (s *Sender) writeLoop(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-s.writeNow:
 			if s.unwritten() < writeSoon {
-				wait(ctx, nil, writeDelay)
+				_ = backoff.Pause(ctx, writeDelay)
 			}
 		case <-stop:
 			if s.unwritten() == 0 {

@@ -206,8 +206,8 @@ func (s *Sender) each(ctx context.Context, wake signal.Signal, what string, step
 // newBackoff spaces the steps of a loop whose database fails.
 func newBackoff() *backoff.Backoff { return backoff.New(50*time.Millisecond, 5*time.Second) }
 
-// wait returns true after a signal, which never comes from nil, or after d, which
-// never passes when negative. It returns false when ctx ends first.
+// wait returns true after a signal, or after d, which never passes when negative. It
+// returns false when ctx ends first.
 func wait(ctx context.Context, c signal.Signal, d time.Duration) bool {
 	var passed <-chan time.Time
 	if d >= 0 {

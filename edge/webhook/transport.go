@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"partneredge/edge/backoff"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,7 +142,7 @@ type tryKey struct{}
 func paced(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if dials, ok := ctx.Value(tryKey{}).(*atomic.Int32); ok {
-			if n := dials.Add(1) - dialsAtOnce; n > 0 && !wait(ctx, nil, min(dialPause<<min(n-1, 10), maxDialPause)) {
+			if n := dials.Add(1) - dialsAtOnce; n > 0 && backoff.Pause(ctx, min(dialPause<<min(n-1, 10), maxDialPause)) != nil {
 				return nil, context.Cause(ctx)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 
 const idSize = 30 // of req_ and 26 characters
 
-// record is a wire.AnsweredRequest as it is kept, without pointers, so that the garbage collector has
-// nothing to follow. Texts are numbers of shard.texts.
+// record is a wire.AnsweredRequest as it is kept, without pointers, so that the garbage
+// collector has nothing to follow. Texts are numbers of shard.texts.
 type record struct {
 	at                          int64 // microseconds since the Unix epoch
 	took                        uint32
